@@ -16,7 +16,7 @@ from .estimators.features import PublicScaler as PublicScaler
 from .estimators.metric import PrivateMetricLearner as PrivateMetricLearner
 from .estimators.pipelines import PrivatePipeline as PrivatePipeline
 from .estimators.search import PrivateSearchCV as PrivateSearchCV
-from .estimators.selection import PrivateScorer as PrivateScorer
+from .estimators.trials import PrivateScorer as PrivateScorer
 from .retrieval.subset import SubsetQuery as SubsetQuery
 from .statement import PrivacyStatement as PrivacyStatement
 from .statement import UnsoundWarning as UnsoundWarning

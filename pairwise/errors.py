@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class PairwiseError(ValueError):
@@ -86,3 +89,18 @@ def without_context(read: Callable[[], Read], refusal: Callable[[Exception], Exc
     except _UNREADABLE as error:
         refused = refusal(error)
     raise refused
+
+
+def finite_numbers(
+    values: Any, refused: type[PairwiseError] = InvalidParameterError
+) -> NDArray[np.float64]:
+    """Return private features as finite float64 numbers; a refusal repeats none of them."""
+    out = without_context(
+        lambda: np.asarray(values, dtype=np.float64),
+        lambda _: refused(
+            "features must be rows of numbers; found text or mixed entries. Encode them."
+        ),
+    )
+    if not np.all(np.isfinite(out)):
+        raise refused("features must be finite; found NaN or infinity. Fill or drop these first.")
+    return out

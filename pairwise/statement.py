@@ -1,4 +1,8 @@
-"""The statement of a private release: what it guarantees, to whom and under which assumptions."""
+"""The statement of a private release: what it guarantees, to whom and under which assumptions.
+
+Its form and its common words are in ``textpriv.statement``. The sentences that a learner puts in are at the head of
+``estimators.base``, those about pairs and kappa in ``estimators.dpp``, those of a search in ``estimators.trials``.
+"""
 
 from __future__ import annotations
 

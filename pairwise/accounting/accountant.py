@@ -11,18 +11,13 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-import dp_accounting
 import numpy as np
-from dp_accounting import dp_event
-from dp_accounting.pld import privacy_loss_distribution as pld_lib
-from dp_accounting.rdp import rdp_privacy_accountant
-from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtr
 
 from pairwise.accounting.events import (
     Adjacency,
     PureDpEvent,
-    compose,
+    dp_event,
     event_of_text,
     leaves_of,
     text_of_event,
@@ -141,19 +136,8 @@ def _check_reading(leaves: Leaves, adjacency: Adjacency) -> None:
                 "a mixture of Gaussians covers add/remove and zero-out of a group, not replace-one. Ask for zero-out; a "
                 "changed record is then one removal and one insertion, (2ε, (1 + e^ε)δ)."
             )
-        if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent) and not replaced:
-            raise UnsupportedEventError(
-                "sampling a fixed number of records without replacement is analysed for replace-one only; "
-                f"found {adjacency}. Ask for replace-one, or sample by independent coins."
-            )
         known = _rho(leaf) is not None or isinstance(
-            leaf,
-            (
-                *_SAMPLED,
-                dp_event.SampledWithoutReplacementDpEvent,
-                dp_event.RepeatAndSelectDpEvent,
-                dp_event.NonPrivateDpEvent,
-            ),
+            leaf, (*_SAMPLED, dp_event.RepeatAndSelectDpEvent, dp_event.NonPrivateDpEvent)
         )
         sampled = isinstance(leaf, dp_event.PoissonSampledDpEvent)
         if not known or (sampled and not isinstance(leaf.event, dp_event.GaussianDpEvent)):
@@ -168,6 +152,8 @@ def _product_epsilon(leaves: Leaves, delta: float, adjacency: Adjacency, width: 
 
     Built here rather than by ``PLDAccountant``, which reads an unsampled Gaussian under replace-one as 2C/sigma.
     """
+    from dp_accounting.pld import privacy_loss_distribution as pld_lib
+
     total: pld_lib.PrivacyLossDistribution | None = None
     step = {"value_discretization_interval": width}
     for leaf, count in leaves:
@@ -191,27 +177,16 @@ def _product_epsilon(leaves: Leaves, delta: float, adjacency: Adjacency, width: 
 
 def _renyi_epsilon(leaves: Leaves, delta: float, adjacency: Adjacency) -> float:
     """Return epsilon by Rényi accounting at the best of many orders."""
-    orders = np.array(rdp_privacy_accountant.DEFAULT_RDP_ORDERS, dtype=float)
-    orders = orders[orders > 1]
-
-    def best(chosen: Leaves) -> float:
-        total = sum(count * _divergences(leaf, tuple(orders), adjacency) for leaf, count in chosen)
-        surcharges = np.array([renyi_surcharge(math.log(order - 1), delta) for order in orders])
-        return max(0.0, float(np.min(total + surcharges)))
-
-    # A secret sample never costs more than everybody's turn: the output is a mixture over samples, each of them dominated
-    # by the same Gaussian. For large samples the Rényi bound is the looser one.
-    plain = [(_unsampled(leaf), count) for leaf, count in leaves]
-    if plain == list(leaves):
-        return best(leaves)
-    unsampled = compose(dp_event.SelfComposedDpEvent(leaf, count) for leaf, count in plain)
-    return min(best(leaves), epsilon_of(unsampled, delta, adjacency))
+    orders = tuple(float(order) for order in _default_orders() if order > 1)
+    total = sum(count * _divergences(leaf, orders, adjacency) for leaf, count in leaves)
+    surcharges = np.array([renyi_surcharge(math.log(order - 1), delta) for order in orders])
+    return max(0.0, float(np.min(total + surcharges)))
 
 
-def _unsampled(event: dp_event.DpEvent) -> dp_event.DpEvent:
-    """Return a release that costs at least as much, without its sample of fixed size."""
-    sampled = isinstance(event, dp_event.SampledWithoutReplacementDpEvent)
-    return event.event if sampled else event
+def _default_orders() -> Sequence[float]:
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+    return DEFAULT_RDP_ORDERS
 
 
 def _divergences(event: dp_event.DpEvent, orders: tuple[float, ...], adjacency: Adjacency) -> Any:
@@ -232,14 +207,12 @@ def _divergences(event: dp_event.DpEvent, orders: tuple[float, ...], adjacency: 
         sizes = tuple(each / largest for each in event.sensitivities)
         chances = tuple(event.sampling_probs)
         return np.array([_mixture_divergence(z, sizes, chances, a) for a in orders])
-    accountant = dp_accounting.rdp.RdpAccountant(list(orders), adjacency.relation)
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(list(orders), adjacency.relation)
     if not accountant.supports(event):
         raise UnsupportedEventError(f"no accountant analyses {type(event).__name__}.")
-    try:
-        accountant.compose(event)
-    except ValueError:
-        # With very much noise the accountant's expansion for samples leaves the range of its logarithms.
-        accountant.compose(_unsampled(event))
+    accountant.compose(event)
     return np.array(accountant.rdp)
 
 
@@ -314,7 +287,7 @@ def _divergence_at(text: str, order: float, adjacency: Adjacency) -> float:
     orders: tuple[float, ...] = (order,)
     if isinstance(event, dp_event.RepeatAndSelectDpEvent):
         # A selection is bounded at one order by what one trial costs at the others.
-        orders = (*rdp_privacy_accountant.DEFAULT_RDP_ORDERS, order)
+        orders = (*_default_orders(), order)
     return float(_divergences(event, orders, adjacency)[-1])
 
 
@@ -376,6 +349,8 @@ def calibrate(
             raise InvalidParameterError(
                 f"no noise reaches epsilon {epsilon:g} at delta {delta:g} with this event. Use fewer steps."
             )
+    from scipy.optimize import brentq
+
     # In logarithms, so that one tolerance serves small and large noise.
     found = float(brentq(excess, high - 1.0, high, xtol=_TOLERANCE))
     while excess(found) > 0:

@@ -1,4 +1,7 @@
-"""A privacy budget: a total that several fits share, in a file that several processes may charge."""
+"""A privacy budget: a total that several fits share, in a file that several processes may charge.
+
+How charges add up is ``accountant.filtered_epsilon``.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import dp_event
-
 from pairwise.accounting.accountant import epsilon_of, filtered_epsilon
-from pairwise.accounting.events import Adjacency, compose, event_of_text, text_of_event
+from pairwise.accounting.events import (
+    Adjacency,
+    compose,
+    dp_event,
+    event_of_text,
+    text_of_event,
+)
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import PrivacyStatement

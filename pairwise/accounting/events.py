@@ -6,8 +6,6 @@ All numbers of an event are for the adjacency that is passed beside it:
 * ``ZCDpEvent(rho)``, ``PureDpEvent(epsilon)``: for that adjacency.
 * ``PoissonSampledDpEvent(q, GaussianDpEvent(z))``: z = sigma/C, C the norm bound of one record, under every adjacency.
 * ``MixtureOfGaussiansDpEvent``: add/remove or zero-out only (``group_poisson_event``).
-* ``SampledWithoutReplacementDpEvent(n, b, GaussianDpEvent(z))``: replace-one only, z = sigma/D with D the sensitivity of the
-  query on the sample.
 * ``RepeatAndSelectDpEvent``: a selection among trials, each an event of this list.
 
 Items of a ``ComposedDpEvent`` run one after the other, with parameters fixed in advance. Where parameters may be chosen by
@@ -17,19 +15,42 @@ earlier results, a ``PrivacyBudget`` composes by a filter.
 from __future__ import annotations
 
 import enum
+import importlib.util
 import json
 import math
 import numbers
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attr
-import dp_accounting
-from dp_accounting import dp_event
-from scipy.stats import binom
 
 from pairwise.errors import InvalidParameterError, UnsupportedEventError, check_whole
+
+if TYPE_CHECKING:
+    import dp_accounting
+    from dp_accounting import dp_event
+
+
+def _load_events() -> Any:
+    """Return ``dp_accounting.dp_event`` without the rest of the package, whose accountants take long to import."""
+    name = "dp_accounting.dp_event"
+    package = importlib.util.find_spec("dp_accounting")
+    if name in sys.modules or package is None or not package.submodule_search_locations:
+        return importlib.import_module(name)
+    place = f"{package.submodule_search_locations[0]}/dp_event.py"
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None
+    assert spec.loader is not None
+    # The whole package finds this module when it is imported later, so that its classes exist once.
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if not TYPE_CHECKING:
+    dp_event = _load_events()
 
 
 class Adjacency(str, enum.Enum):
@@ -55,7 +76,8 @@ class Adjacency(str, enum.Enum):
     @property
     def relation(self) -> dp_accounting.NeighboringRelation:
         """The same relation in dp-accounting's terms."""
-        relations = dp_accounting.NeighboringRelation
+        from dp_accounting import NeighboringRelation as relations
+
         return {
             Adjacency.REPLACE_ONE: relations.REPLACE_ONE,
             Adjacency.ZERO_OUT: relations.REPLACE_SPECIAL,
@@ -110,27 +132,12 @@ def group_poisson_event(sigma: float, kappa: int, q: float, steps: int) -> dp_ev
     if kappa == 1:
         once = dp_event.PoissonSampledDpEvent(float(q), dp_event.GaussianDpEvent(float(sigma)))
     else:
+        from scipy.stats import binom
+
         counts = list(range(int(kappa) + 1))
         chances = [float(p) for p in binom.pmf(counts, int(kappa), q)]
         once = dp_event.MixtureOfGaussiansDpEvent(float(sigma), [float(c) for c in counts], chances)
     return dp_event.SelfComposedDpEvent(once, int(steps))
-
-
-def sampled_event(ratio: float, n: int, batch: int, steps: int) -> dp_event.DpEvent:
-    """Return ``steps`` Gaussian releases on ``batch`` of ``n`` records drawn without replacement (replace-one only).
-
-    ``ratio`` = sigma/D, D the replace-one sensitivity of the query on the sample. The samples must stay secret.
-    """
-    if not 1 <= batch <= n:
-        raise InvalidParameterError(f"batch must be in 1..n; found {batch} of {n}.")
-    if ratio == 0:
-        return dp_event.NonPrivateDpEvent()
-    if batch == n:
-        return gaussian_event(ratio, steps)
-    event = dp_event.SampledWithoutReplacementDpEvent(
-        int(n), int(batch), dp_event.GaussianDpEvent(float(ratio))
-    )
-    return dp_event.SelfComposedDpEvent(event, int(steps))
 
 
 def compose(events: Iterable[dp_event.DpEvent]) -> dp_event.DpEvent:

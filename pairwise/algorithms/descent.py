@@ -1,7 +1,7 @@
 """Noisy gradient descent on pairs or on single records, with sensitivities that hold for every pair of neighbouring tables.
 
 *Pairs.* Replacing one of n records alters n − 1 of the n(n − 1)/2 pairs, or one pair of a matching. If one pair's
-gradient moves by at most D, the mean moves by at most 2D/n, or D/⌊n/2⌋ (``pairs.sums`` proves D = G for the AUC losses).
+gradient moves by at most D, the mean moves by at most 2D/n, or D/⌊n/2⌋ (``pairs.losses`` proves D = G for the AUC losses).
 
 *Single records.* A record z with ‖z‖ <= 1 and label y in {−½, ½} enters as φ = (z, β) with a small public constant β,
 which takes up what the released centre missed. Its gradient is r φ, with the residual r = w·φ − y of the square loss cut
@@ -20,13 +20,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.accounting.accountant import calibrate
-from pairwise.accounting.events import Adjacency, compose, sampled_event
-from pairwise.errors import InvalidParameterError
-from pairwise.noise.release import GaussianPlan, plan_gaussian, sampled_gaussian
+from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import clip_records, project_to_ball
-from pairwise.pairs.graph import random_matching
-from pairwise.pairs.sums import AUCPairs
+from pairwise.pairs.losses import AUCPairs
+from pairwise.pairs.topology import random_matching
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
 
 Array = NDArray[np.float64]
-Batching = Literal["all pairs", "matching", "sampled", "records"]
+Batching = Literal["all pairs", "matching", "records"]
 
 # From here on a random matching per step replaces the sum over all pairs of the logistic loss.
 _MATCHING_FROM = 10_000
@@ -89,8 +86,6 @@ class DescentPlan:
         Number of records.
     batching : str
         Which gradients a step sums.
-    batch : int
-        Records per step: n, or the size of the secret sample.
     steps : int
     rate : float
     radius : float
@@ -103,7 +98,6 @@ class DescentPlan:
 
     n: int
     batching: Batching
-    batch: int
     steps: int
     rate: float
     radius: float
@@ -117,8 +111,6 @@ def plan_descent(
     radius: float,
     *,
     steps: int | None = None,
-    batch_size: int | None = None,
-    sampled_for: tuple[float, float, DpEvent] | None = None,
 ) -> DescentPlan:
     """Fix steps, rate and noise from public numbers.
 
@@ -127,54 +119,29 @@ def plan_descent(
     sums : AUCPairs or RecordSums
         Only its public bounds and n are read.
     mu : float
-        What the run may cost, where no batches are sampled.
+        What the run may cost.
     radius : float
     steps : int, optional
-        Default G²μ²/(pΔ²), where noise and signal balance, cut to 10..200, or to 10..400 for single records; 200 for
-        secret samples.
-    batch_size : int, optional
-        Size of the secret sample of records in each step.
-    sampled_for : tuple, optional
-        With secret samples: (ε, δ) of the run together with the event of all else that is released.
+        Default G²μ²/(pΔ²), where noise and signal balance, cut to 10..200, or to 10..400 for single records.
     """
     n, p = sums.n, sums.dimension
     batching: Batching = "records"
-    batch = n
     if isinstance(sums, AUCPairs):
         many = sums.loss == "logistic" and n > _MATCHING_FROM
         batching = "matching" if many else "all pairs"
-        if batch_size is not None:
-            if not 2 <= batch_size <= n:
-                raise InvalidParameterError(
-                    f"batch_size must be in 2..n = {n}; found {batch_size!r}."
-                )
-            batching, batch = "sampled", int(batch_size)
     if batching == "matching":
         sensitivity = sums.pair_change / (n // 2)
     else:
-        sensitivity = 2.0 * sums.pair_change / batch
+        sensitivity = 2.0 * sums.pair_change / n
     if steps is None:
         most = 400.0 if batching == "records" else 200.0
         balance = (sums.pair_bound * mu / sensitivity) ** 2 / p
-        steps = 200 if batching == "sampled" else int(min(most, max(10.0, balance)))
-    if batching == "sampled" and sampled_for is not None and math.isfinite(mu):
-        epsilon, delta, other = sampled_for
-        ratio = calibrate(
-            lambda z: compose([sampled_event(z, n, batch, steps), other]),
-            epsilon,
-            delta,
-            Adjacency.REPLACE_ONE,
-            guess=math.sqrt(steps) * batch / n / mu,
-        )
-        noise = sampled_gaussian(sensitivity, ratio, p)
-        event = sampled_event(ratio, n, batch, steps)
-    else:
-        noise = plan_gaussian(sensitivity, mu / math.sqrt(steps), p)
-        event = noise.event(steps)
+        steps = int(min(most, max(10.0, balance)))
+    noise = plan_gaussian(sensitivity, mu / math.sqrt(steps), p)
     # Twice the diameter: real gradients are well below their bound.
     path = 4.0 * radius
     rate = path / math.sqrt(steps * (sums.pair_bound**2 + p * noise.sigma**2))
-    return DescentPlan(n, batching, batch, int(steps), rate, radius, noise, event)
+    return DescentPlan(n, batching, int(steps), rate, radius, noise, noise.event(steps))
 
 
 def _mean_gradient(
@@ -185,9 +152,6 @@ def _mean_gradient(
         return sums.all_records(w) / plan.n
     if plan.batching == "matching":
         return sums.over(w, random_matching(plan.n, randomness)) / (plan.n // 2)
-    if plan.batching == "sampled" and plan.batch < plan.n:
-        slots = randomness.permutation(plan.n)[: plan.batch]
-        return sums.within(w, slots) / (plan.batch * (plan.batch - 1) / 2)
     # The public number of all pairs, not n₊n₋: class counts are private.
     return sums.all_pairs(w) / (plan.n * (plan.n - 1) / 2)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
     from pairwise.noise.randomness import Randomness
-    from pairwise.pairs.sums import AUCPairs
+    from pairwise.pairs.losses import AUCPairs
 
 Array = NDArray[np.float64]
 
@@ -232,13 +232,13 @@ def plan_online(
     The grid of step t is at most 2^-10 Δ_t/√p, so rounding moves step t by at most 2^-10 Δ_t more. By the triangle
     inequality over steps the whole costs at most (joint + 2^-10 √active)/c, and ρ = ``mu``²/2 pays for that.
     """
-    from dp_accounting import NonPrivateDpEvent, ZCDpEvent
+    from pairwise.accounting.events import dp_event
 
     bound = certified_sensitivity(steps, pair_change, smoothness, 2.0 * radius)
     if math.isinf(mu):
-        return OnlinePlan(steps, radius, bound.per_step, 0.0, NonPrivateDpEvent())
+        return OnlinePlan(steps, radius, bound.per_step, 0.0, dp_event.NonPrivateDpEvent())
     scale = (bound.joint + 2.0**-10 * math.sqrt(steps.active)) / mu * (1.0 + 1e-12)
-    return OnlinePlan(steps, radius, bound.per_step, scale, ZCDpEvent(mu * mu / 2.0))
+    return OnlinePlan(steps, radius, bound.per_step, scale, dp_event.ZCDpEvent(mu * mu / 2.0))
 
 
 class _OnlineGiga(PairStream):

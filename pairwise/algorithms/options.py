@@ -20,7 +20,7 @@ from pairwise.errors import (
 Self = TypeVar("Self", bound="Options")
 
 _POSITIVE = ("alpha", "clip", "learning_rate", "radius", "rate", "sampling_rate")
-_WHOLE = ("batch_size", "horizon", "kappa", "n_steps", "steps")
+_WHOLE = ("horizon", "kappa", "n_steps", "steps")
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,6 @@ class Options:
                 check_whole(name, value)
             if name.endswith("_share"):
                 check_share(**{name: value})
-
-    @property
-    def sampled(self) -> bool:
-        """Whether records or pairs are sampled in secret, for which noise is drawn in floating point."""
-        return False
 
 
 @dataclass(frozen=True)
@@ -89,8 +84,6 @@ class Gradient(Options):
     loss : {"logistic", "hinge"}, default="logistic"
     centre_share, radius, steps
         As in ``Pointwise``.
-    batch_size : int, optional
-        Draw that many records per step, secretly, and account by Rényi DP.
     """
 
     name = "gradient"
@@ -98,12 +91,6 @@ class Gradient(Options):
     centre_share: float = 0.1
     radius: float | None = None
     steps: int | None = None
-    batch_size: int | None = None
-
-    @property
-    def sampled(self) -> bool:
-        """Whether batches are drawn in secret."""
-        return self.batch_size is not None
 
 
 @dataclass(frozen=True)
@@ -227,7 +214,7 @@ class Edges(Options):
 
     @property
     def sampled(self) -> bool:
-        """Whether pairs enter a step by a coin."""
+        """Whether pairs enter a step by a secret coin, for which noise is drawn in floating point."""
         return self.sampling_rate != 1
 
     def check(self) -> None:

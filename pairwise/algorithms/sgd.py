@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.pairs.clipping import project_to_ball
+from pairwise.pairs.losses import hinge_counts
 
 if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
-    from pairwise.pairs.sums import AUCPairs
+    from pairwise.pairs.losses import AUCPairs
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -75,24 +76,13 @@ def _block_gradient(sums: AUCPairs, w: Array, block: Indices, history: Array) ->
         p = np.flatnonzero(sums.positive & (left > 0))
         q = np.flatnonzero(~sums.positive & (right > 0))
         if sums.loss == "hinge":
-            a, b = _weighted_counts(scores[p] - 1.0, left[p], scores[q], right[q])
+            a, b = hinge_counts(scores[p], scores[q], left[p], right[q])
         else:
             slope = sums.slope(np.subtract.outer(scores[p], scores[q]))
             a, b = slope @ right[q], left[p] @ slope
         coefficient[p] -= left[p] * a
         coefficient[q] += right[q] * b
     return np.asarray(coefficient @ sums.X / (len(block) * history.sum()))
-
-
-def _weighted_counts(
-    shifted: Array, left: Array, scores: Array, right: Array
-) -> tuple[Array, Array]:
-    """Return Σ of ``right`` over scores above each shifted one, and Σ of ``left`` over shifted ones below each score."""
-    by_score, by_shifted = np.argsort(scores), np.argsort(shifted)
-    below = np.concatenate(([0.0], np.cumsum(right[by_score])))
-    passed = np.concatenate(([0.0], np.cumsum(left[by_shifted])))
-    a = below[-1] - below[np.searchsorted(scores[by_score], shifted, side="right")]
-    return a, passed[np.searchsorted(shifted[by_shifted], scores, side="left")]
 
 
 def blocked_sgd(sums: AUCPairs, blocks: list[Indices], rate: float, radius: float) -> Array:

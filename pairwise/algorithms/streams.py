@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
     from pairwise.noise.randomness import Randomness
-    from pairwise.pairs.sums import AUCPairs
+    from pairwise.pairs.losses import AUCPairs
 
 Array = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""``PrivateAUCClassifier``: private linear rankings."""
+"""``PrivateAUCClassifier``: plans of linear rankings. Scores and ``partial_fit`` are in ``estimators.ranking``."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from pairwise.estimators.base import (
 from pairwise.estimators.perturbation import plan_output, plan_stream
 from pairwise.estimators.ranking import LinearRanking, is_online
 from pairwise.noise.randomness import Randomness
-from pairwise.noise.release import ChoicePlan, plan_choice
+from pairwise.noise.release import plan_choice
 from pairwise.pairs.clipping import clip_records
-from pairwise.pairs.sums import AUCPairs
+from pairwise.pairs.losses import AUCPairs
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -115,7 +115,7 @@ class PrivateAUCClassifier(LinearRanking):
     """
 
     _algorithms: ClassVar[dict[str, Options]] = {
-        "auto": Pointwise(),
+        "auto": Pointwise(),  # its rule: _radius here, default_scale_share, default_radius and the steps of plan_descent
         "pointwise": Pointwise(),
         "gradient": Gradient(),
         "statistics": Statistics(),
@@ -184,7 +184,7 @@ class PrivateAUCClassifier(LinearRanking):
         share = float(self.threshold_share)
         choice = plan_choice(1.0, mu * math.sqrt(share)) if share else None
         self._begin(d)
-        plan = self._plan(table, positive, delta, mu, choice, randomness)
+        plan = self._plan(table, positive, mu, randomness)
         if choice is not None:
             plan = self._with_threshold(plan, choice, table, positive, randomness)
         self._end_stream()
@@ -197,14 +197,12 @@ class PrivateAUCClassifier(LinearRanking):
         self,
         table: Array,
         positive: NDArray[np.bool_],
-        delta: float,
         mu: float,
-        choice: ChoicePlan | None,
         randomness: Randomness,
     ) -> Plan:
         options = self._options
         if isinstance(options, Gradient | Pointwise):
-            return self._plan_descent(options, table, positive, delta, mu, choice, randomness)
+            return self._plan_descent(options, table, positive, mu, randomness)
         if isinstance(options, Statistics):
             return self._plan_statistics(options, table, positive, mu, randomness)
         left = mu * math.sqrt(1.0 - float(self.threshold_share))
@@ -227,9 +225,7 @@ class PrivateAUCClassifier(LinearRanking):
         options: Gradient | Pointwise,
         table: Array,
         positive: NDArray[np.bool_],
-        delta: float,
         mu: float,
-        choice: ChoicePlan | None,
         randomness: Randomness,
     ) -> Plan:
         n, d = table.shape
@@ -245,16 +241,8 @@ class PrivateAUCClassifier(LinearRanking):
         unit = sums_of(np.zeros((1, d)), np.zeros(1, dtype=bool))
         unit.n = n
         first = [] if coordinates is None else coordinates.events()
-        aside = first if choice is None else [*first, choice.event()]
-        batch_size = options.batch_size if isinstance(options, Gradient) else None
-        steps = plan_descent(
-            unit,
-            left,
-            self._radius(left, n, d) * float(self.data_norm),
-            steps=options.steps,
-            batch_size=batch_size,
-            sampled_for=(float(self.epsilon), delta, compose(aside)),
-        )
+        radius = self._radius(left, n, d) * float(self.data_norm)
+        steps = plan_descent(unit, left, radius, steps=options.steps)
 
         def run() -> Array:
             found = self._coordinates(coordinates, table, randomness)
@@ -270,8 +258,6 @@ class PrivateAUCClassifier(LinearRanking):
             run=run,
             mechanism=f"noisy {what} gradient descent ({steps.batching}, {steps.steps} steps{described})",
             proof=_head_of("descent", coordinates),
-            exact=not options.sampled,
-            assumptions=("the sampled batches stay secret",) if options.sampled else (),
         )
 
     def _radius(self, mu: float, n: int, d: int) -> float:

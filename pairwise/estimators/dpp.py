@@ -24,7 +24,7 @@ from pairwise.estimators.metric import MahalanobisMetric
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian, sampled_gaussian
 from pairwise.pairs.clipping import clip_records
-from pairwise.pairs.graph import PairGraph
+from pairwise.pairs.topology import PairGraph
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

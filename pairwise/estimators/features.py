@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 _MOST_WAVES, _SPREAD = 4, 1000.0
 
 
-class _PublicFeatures(TransformerMixin, BaseEstimator):
+class PublicTransformer(TransformerMixin, BaseEstimator):
     """Base of the transformers: tables checked without showing their values, declarations by the names of columns."""
 
     n_features_in_: int
@@ -70,7 +70,7 @@ def _quoted(names: set[str]) -> str:
     return f" ({', '.join(repr(name) for name in sorted(names)[:5])})" if names else ""
 
 
-class PublicScaler(OneToOneFeatureMixin, _PublicFeatures):
+class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
     """Scale features by bounds declared in public, each record on its own; nothing is learned from the records.
 
     A value at ``low`` becomes ``output_range[0]`` and one at ``high`` ``output_range[1]``; what lies outside is cut to the
@@ -199,7 +199,7 @@ class PublicScaler(OneToOneFeatureMixin, _PublicFeatures):
         return fill
 
 
-class PublicFeatures(_PublicFeatures):
+class PublicFeatures(PublicTransformer):
     """Scaled numbers beside waves of them, by declared bounds: for what a linear ranking cannot see in a number itself.
 
     Each number becomes itself, scaled to (−1, 1), then cos πku for k = 1 to ``waves_``, where u is its place between its
@@ -304,7 +304,7 @@ class PublicFeatures(_PublicFeatures):
         return np.asarray([*names, *waves], dtype=object)
 
 
-class PublicOneHot(_PublicFeatures):
+class PublicOneHot(PublicTransformer):
     """Encode categories that are declared in public as columns of 0 and 1; nothing is learned from the records.
 
     The encoding is that of scikit-learn's ``OneHotEncoder`` with its categories given. A list of categories that is read off

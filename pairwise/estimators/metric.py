@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.moments import discriminant_metric, plan_moments, release_moments
-from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole, without_context
+from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole, finite_numbers
 from pairwise.estimators.base import (
     Plan,
     PrivateEstimator,
@@ -55,25 +55,10 @@ class Records:
                 "index pairs need the table they refer to, which a saved learner does not carry since it may be private. "
                 "Pass points of shape (m, 2, d), or set it again: set_params(preprocessor=X)."
             )
-        return finite_numbers(self.table)
+        return finite_numbers(self.table, InvalidPairsError)
 
     def __repr__(self) -> str:
         return f"<table of shape {self.shape}>"
-
-
-def finite_numbers(values: Any) -> Array:
-    """Return finite float64 numbers, or say what is wrong without repeating a value."""
-    out = without_context(
-        lambda: np.asarray(values, dtype=np.float64),
-        lambda _: InvalidPairsError(
-            "features must be numbers; found text or mixed entries. Encode them first."
-        ),
-    )
-    if not np.all(np.isfinite(out)):
-        raise InvalidPairsError(
-            "features must be finite; found NaN or infinity. Fill or drop these first."
-        )
-    return out
 
 
 class MahalanobisMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
@@ -145,7 +130,7 @@ class MahalanobisMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             )
         array = np.asarray(pairs)
         if array.ndim == 3 and array.shape[1] == 2 and array.size:
-            points = finite_numbers(array).reshape(-1, array.shape[2])
+            points = finite_numbers(array, InvalidPairsError).reshape(-1, array.shape[2])
             return points, np.arange(len(points)).reshape(-1, 2)
         records = self.preprocessor
         if array.ndim == 2 and array.shape[1] == 2 and len(array) and isinstance(records, Records):

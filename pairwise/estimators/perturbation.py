@@ -13,7 +13,7 @@ from pairwise.estimators.base import Plan
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
-from pairwise.pairs.sums import AUCPairs
+from pairwise.pairs.losses import AUCPairs
 
 # SGD compares every record of a block with all earlier ones; only the hinge has a way round that.
 _LARGEST_COMPARED = 20_000

@@ -20,10 +20,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.features import PublicFeatures, PublicOneHot, PublicScaler
-from textpriv.statement import UnsoundWarning
-
-_PUBLIC = (PublicFeatures, PublicScaler, PublicOneHot)
+from pairwise.estimators.features import PublicTransformer
+from pairwise.statement import UnsoundWarning
 
 # Estimators that hold steps, and where they hold them.
 _HOLDERS = (
@@ -58,7 +56,7 @@ def _is_private(step: Any) -> bool:
     return (
         isinstance(step, BaseEstimator)
         and _is_ours(step)
-        and not isinstance(step, (*_PUBLIC, Pipeline))
+        and not isinstance(step, (PublicTransformer, Pipeline))
     )
 
 
@@ -83,13 +81,11 @@ def holds_private(step: Any) -> bool:
 
 def _is_public(step: Any) -> bool:
     """Return whether a step scales or encodes by declarations alone; who overrides how it is fitted may do anything."""
-    return any(
-        isinstance(step, cls)
-        and all(
-            getattr(type(step), m) is getattr(cls, m) for m in ("fit", "transform", "fit_transform")
-        )
-        for cls in _PUBLIC
-    )
+    if not isinstance(step, PublicTransformer):
+        return False
+    ours = next(c for c in type(step).__mro__ if c.__module__ == PublicTransformer.__module__)
+    methods = ("fit", "transform", "fit_transform")
+    return all(getattr(type(step), name) is getattr(ours, name) for name in methods)
 
 
 def _learns(step: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Linear rankings: the choice of an algorithm, scores, a threshold that was paid for, streams, and the AUC.
+"""Linear rankings: the choice of an algorithm, scores, a threshold that was paid for, streams (``partial_fit``), the AUC.
 
 Sensitivity of the threshold. Each record is answered rightly or wrongly at a threshold, whatever the others are: its score
 is that of a released ranking, its threshold public. So replacing one of n records moves the number of right answers by at
@@ -33,7 +33,7 @@ from pairwise.estimators.perturbation import plan_stream
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import ChoicePlan
 from pairwise.pairs.clipping import clip_records
-from pairwise.pairs.sums import AUCPairs
+from pairwise.pairs.losses import AUCPairs
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
@@ -84,6 +83,8 @@ def private_auc_score(
     n = len(labels)
     chosen = labels == positive
     count = float(chosen.sum())
+    from scipy.stats import rankdata
+
     ranks = rankdata(scores)
     wins = float(ranks[chosen].sum()) - count * (count + 1) / 2.0
     noisy = noise.release(np.array([wins / n, count]), randomness)

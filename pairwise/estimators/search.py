@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
-from pairwise.errors import InvalidParameterError, UnsupportedEventError, check_number
+from pairwise.errors import InvalidParameterError, check_number
 from pairwise.estimators.base import (
     CLASSES_READ,
     MINIMUM_RECORDS,
@@ -30,7 +30,8 @@ from pairwise.estimators.base import (
     without_seed,
 )
 from pairwise.estimators.pipelines import check_pipeline, held_by, holds_private
-from pairwise.estimators.selection import (
+from pairwise.estimators.trials import (
+    READ_BY,
     PrivateScorer,
     TrialAccount,
     TrialCount,
@@ -43,8 +44,6 @@ from textpriv.statement import PrivacyStatement
 # Delta at which a trial's share is handed to fit and score as an epsilon; exact noise costs the same at any.
 _TRIAL_DELTA = 1e-6
 _PAID = ("epsilon", "delta", "budget")
-# What each score is computed from.
-_READ = {"auc": "decision_function", "accuracy": "predict"}
 
 
 def _has(name: str) -> Any:
@@ -60,7 +59,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     """The best of many settings, fitted and scored privately, for one (ε, δ) whatever their number.
 
     In place of all settings a random number of them is tried, each drawn at random, fitted on one part of the rows and
-    scored on the other; the trial with the highest private score is what is released (``pairwise.estimators.selection``).
+    scored on the other; the trial with the highest private score is what is released (``pairwise.estimators.trials``).
     The parts are disjoint, so each may spend the whole price of a trial.
 
     Parameters
@@ -224,10 +223,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _check(self) -> str:
         """Return the prefix of the private learner's parameters, or refuse settings."""
         prefix = _prefix_of(self.estimator)
-        method = _READ.get(self.scoring) if isinstance(self.scoring, str) else None
+        method = READ_BY.get(self.scoring) if isinstance(self.scoring, str) else None
         if method is None:
             raise InvalidParameterError(
-                f"scoring must be one of {', '.join(_READ)}; found {self.scoring!r}."
+                f"scoring must be one of {', '.join(READ_BY)}; found {self.scoring!r}."
             )
         if not hasattr(self.estimator, method):
             raise InvalidParameterError(
@@ -266,10 +265,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidParameterError(
                 f"trials need at least {MINIMUM_RECORDS} records to fit and as many to score; found {fewest} in one of the "
                 "parts. Collect more records."
-            )
-        if getattr(getattr(learner, "_options", None), "sampled", False):
-            raise UnsupportedEventError(
-                "trials are priced by zCDP, for exact noise; found a setting with secret samples. Leave it out."
             )
         given = learner.classes
         classes = np.unique(labels) if given is None else declared_classes(given)

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,11 +40,6 @@ class PlannedRelease(ABC):
 
     sensitivity: float
 
-    @property
-    @abstractmethod
-    def norm(self) -> Literal["l2", "largest"]:
-        """The norm in which neighbouring values are at most ``sensitivity`` apart."""
-
     @abstractmethod
     def event(self) -> DpEvent:
         """Return what the release costs, computed from what is drawn."""
@@ -59,7 +54,7 @@ class PlannedRelease(ABC):
         Parameters
         ----------
         value : array-like
-            Neighbouring values are at most ``sensitivity`` apart in ``norm``.
+            Neighbouring values are at most ``sensitivity`` apart.
         randomness : Randomness
         """
         array = np.asarray(value, dtype=np.float64)
@@ -94,21 +89,14 @@ class GaussianPlan(PlannedRelease):
     grid: float = 0.0
     rho: float = math.inf
 
-    @property
-    def norm(self) -> Literal["l2"]:
-        """The norm of ``sensitivity``."""
-        return "l2"
-
     def event(self, steps: int = 1) -> DpEvent:
         """Return the event of that many such releases."""
-        from dp_accounting import SelfComposedDpEvent, ZCDpEvent
-
-        from pairwise.accounting.events import gaussian_event
+        from pairwise.accounting.events import dp_event, gaussian_event
 
         if not self.grid:
             return gaussian_event(self.sigma / self.sensitivity if self.sigma else 0.0, steps)
-        once = ZCDpEvent(self.rho)
-        return once if steps == 1 else SelfComposedDpEvent(once, int(steps))
+        once = dp_event.ZCDpEvent(self.rho)
+        return once if steps == 1 else dp_event.SelfComposedDpEvent(once, int(steps))
 
     def _draw(self, value: Array, randomness: Randomness) -> Array:
         if self.sigma == 0:
@@ -211,20 +199,13 @@ class ChoicePlan(PlannedRelease):
     sensitivity: float
     rate: float
 
-    @property
-    def norm(self) -> Literal["largest"]:
-        """The norm of ``sensitivity``."""
-        return "largest"
-
     def event(self) -> DpEvent:
         """Return what the choice costs."""
-        from dp_accounting import ZCDpEvent
-
-        from pairwise.accounting.events import gaussian_event
+        from pairwise.accounting.events import dp_event, gaussian_event
 
         if math.isinf(self.rate):
             return gaussian_event(0.0)
-        return ZCDpEvent((self.rate * self.sensitivity) ** 2 / 2.0)
+        return dp_event.ZCDpEvent((self.rate * self.sensitivity) ** 2 / 2.0)
 
     def _draw(self, value: Array, randomness: Randomness) -> Array:
         if math.isinf(self.rate):

@@ -14,26 +14,14 @@ CLIP_SLACK = 1e-6
 Array = NDArray[np.float64]
 
 
-def clip_records(X: Array, bound: float, *, slack: float = CLIP_SLACK) -> Array:
+def clip_records(X: Array, bound: float) -> Array:
     """Return every row scaled down, on its own, to Euclidean norm at most ``bound``.
 
-    Parameters
-    ----------
-    X : (n, d) float64 array
-    bound : float
-        R > 0; infinity leaves the rows as they are.
-    slack : float, default=CLIP_SLACK
-        Rows longer than R(1 - slack) are scaled to R(1 - slack), so that no rounding carries a record, or a sum of many,
-        past R.
-
-    Returns
-    -------
-    (n, d) float64 array
-        ``X`` itself where nothing had to be scaled.
+    ``X`` itself where nothing had to be scaled. An infinite bound leaves the rows as they are.
     """
     if bound == math.inf:
         return X
-    limit = bound * (1.0 - slack)
+    limit = bound * (1.0 - CLIP_SLACK)
     long, unit, length = _longer(X, limit)
     if not long.any():
         return X

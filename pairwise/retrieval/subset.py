@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, pure_event
-from pairwise.errors import InvalidParameterError, check_number, check_whole, without_context
+from pairwise.errors import InvalidParameterError, check_number, check_whole, finite_numbers
 from pairwise.noise.randomness import Randomness
 from pairwise.statement import PrivacyStatement
 
@@ -35,16 +35,6 @@ def _check(n_cells: int, size: int, epsilon: float) -> None:
         raise InvalidParameterError(
             f"the subset size must be between 1 and the number of cells, {n_cells}; found {size!r}."
         )
-
-
-def _numbers(values: ArrayLike) -> Array:
-    """Return private features as an array; a refusal does not repeat it."""
-    return without_context(
-        lambda: np.asarray(values, dtype=np.float64),
-        lambda _: InvalidParameterError(
-            "features, and the cells of a codebook, must be rows of numbers; found something else."
-        ),
-    )
 
 
 def nearest(queries: ArrayLike, records: ArrayLike, k: int) -> NDArray[np.int64]:
@@ -183,13 +173,11 @@ class SubsetQuery:
         budget: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.codebook = _numbers(codebook).copy()
+        self.codebook = finite_numbers(codebook).copy()
         if self.codebook.ndim != 2 or len(self.codebook) == 0:
             raise InvalidParameterError(
                 f"codebook must be a table of at least one cell; found shape {self.codebook.shape}."
             )
-        if not np.all(np.isfinite(self.codebook)):
-            raise InvalidParameterError("codebook must be finite; found NaN or infinity.")
         self.codebook.flags.writeable = False
         cells = len(self.codebook)
         _check(cells, 1, epsilon)
@@ -217,13 +205,11 @@ class SubsetQuery:
 
     def cell(self, x: ArrayLike) -> int:
         """Return the cell nearest to a feature, shape (d,). Private: never send it."""
-        feature = _numbers(x)
+        feature = finite_numbers(x)
         if feature.shape != self.codebook.shape[1:]:
             raise InvalidParameterError(
                 f"a feature must have {self.codebook.shape[1]} values, as the codebook; found shape {feature.shape}."
             )
-        if not np.all(np.isfinite(feature)):
-            raise InvalidParameterError("a feature must be finite; found NaN or infinity.")
         return int(nearest(feature[None], self.codebook, 1)[0, 0])
 
     def ask(self, x: ArrayLike) -> NDArray[np.int64]:
@@ -293,7 +279,7 @@ class SubsetQuery:
         table = np.asarray(candidates, dtype=np.float64)
         if len(table) == 0:
             return np.empty(0, dtype=np.int64)
-        return nearest(_numbers(x)[None], table, k)[0]
+        return nearest(finite_numbers(x)[None], table, k)[0]
 
     # -- what it promises
 

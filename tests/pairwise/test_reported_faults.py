@@ -8,7 +8,6 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils._repr_html.estimator import estimator_html_repr
@@ -37,11 +36,11 @@ def table(n: int = 200, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     return X, (X[:, 0] > 0).astype(int)
 
 
-def edges_of(learner_settings: dict, options: Edges) -> DPPMetricLearner:
+def edges_of(settings: dict, kappa: int | None = None, **options) -> DPPMetricLearner:
     """Return a learner of pairs with options, by whichever parameter takes them."""
-    names = inspect.signature(DPPMetricLearner).parameters
-    given = {"algorithm": options} if "algorithm" in names else {"kappa": options}
-    return DPPMetricLearner(**given, **learner_settings)
+    if "algorithm" in inspect.signature(DPPMetricLearner).parameters:
+        return DPPMetricLearner(kappa=kappa, algorithm=Edges(**options), **settings)
+    return DPPMetricLearner(kappa=Edges(kappa, **options), **settings)
 
 
 # -- 1. a public topology
@@ -50,7 +49,7 @@ def edges_of(learner_settings: dict, options: Edges) -> DPPMetricLearner:
 def test_public_topology_refuses_points():
     # Individuals would be told apart by their features, so that kappa and the noise would depend on private values.
     pairs = np.random.default_rng(0).normal(size=(50, 2, 4))
-    learner = edges_of({"epsilon": 1.0, "delta": 1e-5}, Edges(topology="public"))
+    learner = edges_of({"epsilon": 1.0, "delta": 1e-5}, topology="public")
     with pytest.raises(InvalidPairsError):
         learner.fit(pairs, np.tile([1, -1], 25))
 
@@ -61,7 +60,7 @@ def test_public_topology_reads_kappa_from_indices_alone():
     scales = []
     for points in (X, np.zeros_like(X)):
         settings = {"epsilon": 1.0, "delta": 1e-5, "preprocessor": points, "random_state": 0}
-        learner = edges_of(settings, Edges(topology="public"))
+        learner = edges_of(settings, topology="public")
         learner.fit(pairs, np.where(np.arange(len(pairs)) % 2, 1, -1))
         scales.append((learner.kappa_, learner.noise_scale_))
     assert scales[0] == scales[1]
@@ -77,10 +76,7 @@ def test_private_topology_accepts_every_list(change):
     pairs = np.arange(60).reshape(-1, 2)
     pairs[1] = pairs[0] if change == "repeated pair" else [4, 4]
     settings = {"epsilon": 1.0, "delta": 1e-5, "preprocessor": X, "random_state": 0}
-    if "algorithm" in inspect.signature(DPPMetricLearner).parameters:
-        settings["algorithm"] = Edges()
-    learner = DPPMetricLearner(kappa=2, **settings)
-    learner.fit(pairs, np.tile([1, -1], 15))
+    edges_of(settings, kappa=2).fit(pairs, np.tile([1, -1], 15))
 
 
 def test_huge_records_are_clipped_in_silence_and_keep_their_direction():
@@ -136,11 +132,7 @@ def sampled(kappa: int):
     rng = np.random.default_rng(0)
     pairs, y = rng.normal(size=(400, 2, 3)), np.tile([1, -1], 200)
     settings = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0}
-    if "algorithm" in inspect.signature(DPPMetricLearner).parameters:
-        learner = DPPMetricLearner(kappa=kappa, algorithm=Edges(sampling_rate=0.05), **settings)
-    else:
-        learner = DPPMetricLearner(kappa=Edges(kappa, sampling_rate=0.05), **settings)
-    return learner.fit(pairs, y).privacy_event_
+    return edges_of(settings, kappa, sampling_rate=0.05).fit(pairs, y).privacy_event_
 
 
 @pytest.mark.parametrize("kappa", [1, 3])
@@ -154,14 +146,14 @@ def test_two_sampled_fits_fit_a_budget_of_three_times_their_epsilon(kappa, limit
 
 
 def test_budget_takes_sampled_fits_and_default_fits_in_any_order():
-    X, y = table()
-    model = PrivateAUCClassifier(epsilon=1.0, delta=1e-5, classes=[0, 1])
-    from pairwise import Gradient
-
-    with PrivacyBudget(20.0) as budget:
-        for algorithm in (Gradient(batch_size=50, steps=10), "auto"):
-            clone(model).set_params(algorithm=algorithm, budget=budget).fit(X, y)
-        assert len(budget.charges) == 2
+    rng = np.random.default_rng(0)
+    pairs, y = rng.normal(size=(100, 2, 3)), np.tile([1, -1], 50)
+    terms = {"adjacency": "zero-out", "unit": "any one pair"}
+    with PrivacyBudget(20.0, **terms) as budget:
+        settings = {"epsilon": 1.0, "delta": 1e-6, "budget": budget, "random_state": 0}
+        for rate in (0.5, 1.0, 0.5):
+            edges_of(settings, kappa=1, sampling_rate=rate).fit(pairs, y)
+        assert len(budget.charges) == 3
 
 
 # -- 5. PrivateLDA

@@ -26,7 +26,6 @@ from pairwise.accounting.events import (
     gaussian_event,
     group_poisson_event,
     pure_event,
-    sampled_event,
     text_of_event,
 )
 from pairwise.accounting.gaussian import (
@@ -150,23 +149,20 @@ def test_one_of_a_group_of_one_is_a_poisson_sample():
     assert isinstance(group_poisson_event(1.0, 2, 0.1, 3).event, dp_event.MixtureOfGaussiansDpEvent)
 
 
-def test_secret_sample_never_costs_more_than_all_records():
-    for batch in (10, 500, 999):
-        whole = epsilon_of(gaussian_event(2.0, 10), 1e-5)
-        assert epsilon_of(sampled_event(2.0, 1000, batch, 10), 1e-5) <= whole
-
-
-def test_pair_sums_of_a_sample_compose_with_exact_releases():
-    event = compose([sampled_event(3.0, 1000, 100, 50), dp_event.ZCDpEvent(0.01)])
-    alone = epsilon_of(sampled_event(3.0, 1000, 100, 50), 1e-5)
-    assert alone < epsilon_of(event, 1e-5) < math.inf
+def test_secret_sample_never_costs_more_than_all_pairs():
+    for q in (0.01, 0.5, 0.99):
+        whole = epsilon_of(gaussian_event(2.0, 10), 1e-5, ZERO_OUT)
+        assert epsilon_of(group_poisson_event(2.0, 1, q, 10), 1e-5, ZERO_OUT) <= whole
 
 
 @pytest.mark.parametrize(
     ("event", "adjacency"),
     [
         (group_poisson_event(1.0, 2, 0.1, 3), "replace-one"),
-        (sampled_event(1.0, 10, 5, 3), "zero-out"),
+        (
+            dp_event.SampledWithoutReplacementDpEvent(10, 5, dp_event.GaussianDpEvent(1.0)),
+            "replace-one",
+        ),
         (dp_event.DpEvent, "replace-one"),
         (dp_event.LaplaceDpEvent(1.0), "replace-one"),
         (dp_event.ApproximateDpEvent(1.0, 1e-5) if hasattr(dp_event, "ApproximateDpEvent") else 3,)
@@ -197,7 +193,6 @@ def test_events_survive_their_text():
         [
             gaussian_event(2.0, 3),
             group_poisson_event(1.0, 3, 0.1, 5),
-            sampled_event(1.0, 10, 5, 2),
             pure_event(0.5),
             dp_event.RepeatAndSelectDpEvent(dp_event.ZCDpEvent(0.1), 10.0, 0.0),
         ]
@@ -272,10 +267,3 @@ def test_no_noise_is_needed_without_a_limit_and_none_suffices_for_nothing():
     assert calibrate(gaussian_event, math.inf, 1e-5, ZERO_OUT) == 0.0
     with pytest.raises(InvalidParameterError, match="no noise reaches"):
         calibrate(lambda _: gaussian_event(1.0), 0.1, 1e-5, ZERO_OUT)
-
-
-def test_replaced_samples_are_calibrated_by_their_own_divergence():
-    sigma = calibrate(lambda z: sampled_event(z, 1000, 50, 100), 1.0, 1e-5, Adjacency.REPLACE_ONE)
-    whole = math.sqrt(100) / gaussian_mu(1.0, 1e-5)
-    assert 0.05 * whole < sigma < 0.5 * whole
-    assert np.isfinite(sigma)

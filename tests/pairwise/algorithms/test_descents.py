@@ -30,7 +30,7 @@ from pairwise.algorithms.streams import plan_leader, root_coefficients, root_sen
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import PlannedRelease
-from pairwise.pairs.sums import LOSSES, AUCPairs
+from pairwise.pairs.losses import LOSSES, AUCPairs
 
 
 def neighbours(seed: int, n: int = 6, d: int = 2):
@@ -64,17 +64,12 @@ def test_pointwise_sum_is_the_gradient_of_the_cut_square_loss():
     np.testing.assert_allclose(sums.all_records(w), numeric, atol=1e-6)
 
 
-@pytest.mark.parametrize("batch", [None, 5])
-def test_plan_costs_what_was_asked(batch):
+def test_plan_costs_what_was_asked():
     sums = AUCPairs(np.zeros((1, 3)), np.zeros(1, bool))
     sums.n = 60
-    from dp_accounting import NoOpDpEvent
-
-    mu = release_mu(1.0, 1e-5)
-    asked = (1.0, 1e-5, NoOpDpEvent())
-    plan = plan_descent(sums, mu, 1.0, steps=20, batch_size=batch, sampled_for=asked)
+    plan = plan_descent(sums, release_mu(1.0, 1e-5), 1.0, steps=20)
     assert 0.99 <= epsilon_of(plan.event, 1e-5) <= 1.0 + 1e-9
-    assert plan.noise.sensitivity == pytest.approx(2 * 2.0 / (batch or 60))
+    assert plan.noise.sensitivity == pytest.approx(2 * 2.0 / 60)
 
 
 def test_steps_follow_the_budget_within_their_bounds():
@@ -99,13 +94,6 @@ def test_descent_without_noise_comes_near_the_minimum():
     sums = AUCPairs(X, X[:, 0] > 0)
     w = noisy_descent(sums, plan_descent(sums, math.inf, 5.0, steps=400), Randomness(0))
     assert abs(w[0]) > 10 * abs(w[1])
-
-
-def test_batch_size_out_of_range_is_refused():
-    sums = AUCPairs(np.zeros((9, 2)), np.zeros(9, bool))
-    for size in (1, 10):
-        with pytest.raises(InvalidParameterError, match="batch_size"):
-            plan_descent(sums, 1.0, 1.0, batch_size=size)
 
 
 # -- GIGA

@@ -120,13 +120,6 @@ def test_default_ranking_is_useful_at_epsilon_one():
     assert auc(random_state=0).fit(X, y).score(X, y) > 0.8
 
 
-def test_sampled_batches_are_kept_secret_and_said_so():
-    X, y = table()
-    model = auc(algorithm=Gradient(batch_size=80, steps=20)).fit(X, y)
-    assert "the sampled batches stay secret" in model.statement_.assumptions
-    assert model.statement_.arithmetic == "real"
-
-
 def test_threshold_is_paid_for_or_predict_refuses():
     X, y = table(1000)
     model = auc(random_state=0).fit(X, y)

@@ -12,7 +12,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pairwise import (
-    Gradient,
     PrivacyBudget,
     PrivateAUCClassifier,
     PrivateMetricLearner,
@@ -22,7 +21,7 @@ from pairwise import (
     UnsoundWarning,
 )
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.events import Adjacency, gaussian_event, sampled_event
+from pairwise.accounting.events import Adjacency, gaussian_event, group_poisson_event
 from pairwise.errors import (
     BudgetClosedError,
     BudgetExceededError,
@@ -30,7 +29,7 @@ from pairwise.errors import (
     UnsupportedEventError,
 )
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
-from pairwise.estimators.selection import TrialCount, private_selection, trial_price
+from pairwise.estimators.trials import TrialCount, private_selection, trial_price
 from pairwise.noise.randomness import Randomness
 
 
@@ -174,7 +173,7 @@ def test_parts_of_a_trial_may_each_spend_the_whole():
 @pytest.mark.parametrize(
     ("event", "terms", "error"),
     [
-        (sampled_event(1.0, 10, 5, 2), {}, UnsupportedEventError),
+        (group_poisson_event(1.0, 1, 0.5, 2), {}, UnsupportedEventError),
         (gaussian_event(1e3), {"adjacency": Adjacency.ZERO_OUT}, InvalidParameterError),
         (gaussian_event(1e3), {"unit": "any 2 pairs"}, InvalidParameterError),
     ],
@@ -231,7 +230,6 @@ def test_search_looks_into_pipelines_and_names_steps_that_learn():
         {"scoring": "f1"},
         {"validation": 1.0},
         {"param_grid": {"epsilon": [1.0, 2.0]}},
-        {"param_grid": {"algorithm": [Gradient(batch_size=20)]}},
         {"estimator": PrivateMetricLearner(1.0)},
         {"epsilon": math.inf},
         {"scoring": "accuracy", "param_grid": {"threshold_share": [0.0]}},

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pairwise.errors import InvalidPairsError
 from pairwise.noise.randomness import Randomness
-from pairwise.pairs.graph import (
+from pairwise.pairs.topology import (
     PairGraph,
     random_matching,
 )

@@ -26,13 +26,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dp_accounting import dp_event
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from pairwise.accounting.accountant import calibrate, zcdp_cost
 from pairwise.accounting.budget import charge_to
-from pairwise.accounting.events import Adjacency
+from pairwise.accounting.events import Adjacency, dp_event
 from pairwise.accounting.gaussian import check_privacy_parameters, zcdp_epsilon
 from pairwise.errors import (
     BudgetClosedError,
@@ -49,7 +47,8 @@ if TYPE_CHECKING:
 
     from pairwise.accounting.budget import PrivacyBudget
 
-_METRICS = ("auc", "accuracy")
+# Metrics of scores, and the method of a learner that each is computed from.
+READ_BY = {"auc": "decision_function", "accuracy": "predict"}
 _RELATION, _UNIT = Adjacency.REPLACE_ONE, "one record"
 # Held while a trial's account is read and written: threads of a trial share it.
 _CHARGING = threading.Lock()
@@ -78,6 +77,7 @@ class TrialCount:
     @property
     def gamma(self) -> float:
         """γ of the law, rounded up: the mean of what is drawn is at most ``mean``."""
+        from scipy.optimize import brentq
 
         def excess(log_gamma: float) -> float:
             return (math.exp(-log_gamma) - 1) / -log_gamma - self.mean
@@ -381,9 +381,9 @@ class PrivateScorer:
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         """Return the private score of a fitted classifier on private records."""
-        if self.metric not in _METRICS:
+        if self.metric not in READ_BY:
             raise InvalidParameterError(
-                f"metric must be one of {', '.join(_METRICS)}; found {self.metric!r}."
+                f"metric must be one of {', '.join(READ_BY)}; found {self.metric!r}."
             )
         common = {
             "epsilon": self.epsilon,

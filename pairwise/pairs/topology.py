@@ -1,7 +1,7 @@
 """Pair graphs: who is paired with whom, how many pairs one change affects, and public ways to choose pairs.
 
 Individuals are nodes 0..n−1 and pairs are edges. Only graphs that are public belong here: kappa computed from a private
-one reveals it.
+one reveals it, so it is declared there (``estimators.dpp``).
 """
 
 from __future__ import annotations

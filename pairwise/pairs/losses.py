@@ -1,4 +1,4 @@
-"""Sums of AUC pair gradients: all pairs, listed pairs and pairs inside a set, with bounds that hold for any records.
+"""The losses of pairs, and sums of their gradients over all or listed pairs, with bounds that hold for any records.
 
 A pair of a positive record x and a negative one z has the gradient -a(x - z), where a is the slope of the loss at the score
 difference w·(x - z). Both losses have 0 <= a <= 1. The hinge (1 - u)_+ (YANG, eq. 10, symmetrised) has a = 1 where u < 1.
@@ -23,16 +23,23 @@ LOSSES = ("logistic", "hinge")
 _BLOCK_ENTRIES = 1 << 22
 
 
-def hinge_counts(positive: Array, negative: Array) -> tuple[Array, Array]:
+def hinge_counts(
+    positive: Array, negative: Array, left: Array | None = None, right: Array | None = None
+) -> tuple[Array, Array]:
     """Return how many opponents of each record are within the margin of 1, in O(n log n).
 
     #{q : s_q > s_p - 1} of each positive score s_p and #{p : s_p - 1 < s_q} of each negative score s_q. Both compare with
-    the *same* rounded s_p - 1, so they count the same pairs and the sum over pairs stays a subgradient.
+    the *same* rounded s_p - 1, so they count the same pairs and the sum over pairs stays a subgradient. ``left`` and
+    ``right`` say how often each positive and negative record counts; default once.
     """
+    left = np.ones(len(positive)) if left is None else left
+    right = np.ones(len(negative)) if right is None else right
     shifted = positive - 1.0
-    above = len(negative) - np.searchsorted(np.sort(negative), shifted, side="right")
-    below = np.searchsorted(np.sort(shifted), negative, side="left")
-    return above.astype(np.float64), below.astype(np.float64)
+    by_shifted, by_score = np.argsort(shifted), np.argsort(negative)
+    passed = np.concatenate(([0.0], np.cumsum(left[by_shifted])))
+    below = np.concatenate(([0.0], np.cumsum(right[by_score])))
+    above = below[-1] - below[np.searchsorted(negative[by_score], shifted, side="right")]
+    return above, passed[np.searchsorted(shifted[by_shifted], negative, side="left")]
 
 
 def logistic_weights(positive: Array, negative: Array) -> tuple[Array, Array]:
@@ -50,10 +57,19 @@ def logistic_weights(positive: Array, negative: Array) -> tuple[Array, Array]:
 
 def _slope(loss: str, margin: Array) -> Array:
     """Return a, the weight of pairs at score differences s_p - s_q."""
+    check_loss(loss)
     if loss == "hinge":
         return (margin < 1.0).astype(np.float64)
     with np.errstate(over="ignore"):
         return np.asarray(np.minimum(1.0, 2.0 / (1.0 + np.exp(2.0 * margin))))
+
+
+def check_loss(loss: str) -> None:
+    """Refuse a loss that has no gradient here."""
+    if loss not in LOSSES:
+        raise InvalidParameterError(
+            f"loss must be one of {', '.join(map(repr, LOSSES))}; found {loss!r}."
+        )
 
 
 class AUCPairs:
@@ -86,10 +102,7 @@ class AUCPairs:
         loss: str = "logistic",
         data_norm: float = 1.0,
     ) -> None:
-        if loss not in LOSSES:
-            raise InvalidParameterError(
-                f"loss must be one of {', '.join(map(repr, LOSSES))}; found {loss!r}."
-            )
+        check_loss(loss)
         self.loss = loss
         self.data_norm = float(data_norm)
         self.pair_bound = self.pair_change = 2.0 * self.data_norm
@@ -108,19 +121,12 @@ class AUCPairs:
 
     def all_pairs(self, w: Array) -> Array:
         """Return the sum over all pairs: O(nd + n log n) for the hinge, n₊n₋ exponentials for the logistic loss."""
-        return self._sum(w, self.X, self.positive)
-
-    def within(self, w: Array, slots: NDArray[np.int64]) -> Array:
-        """Return the sum over all pairs inside a set of slots."""
-        return self._sum(w, self.X[slots], self.positive[slots])
-
-    def _sum(self, w: Array, X: Array, positive: NDArray[np.bool_]) -> Array:
-        scores = X @ w
+        scores, positive = self.X @ w, self.positive
         weights = hinge_counts if self.loss == "hinge" else logistic_weights
         a, b = weights(scores[positive], scores[~positive])
         scores[positive] = -a
         scores[~positive] = b
-        return np.asarray(scores @ X)
+        return np.asarray(scores @ self.X)
 
     def over(self, w: Array, pairs: NDArray[np.int64]) -> Array:
         """Return the sum over listed pairs; those of one class add nothing."""
