@@ -48,9 +48,9 @@ def read(records: list[dict[str, object]], label: str, words: textpriv.Vocabular
 
 
 def tasks_of(
-    data: Path, vocabulary: textpriv.Vocabulary, most: int | None
+    data: Path, vocabulary: textpriv.Vocabulary, most: int | None, only: str
 ) -> tuple[dict[str, Task], PublicText]:
-    """The tasks by name, and what the context attacker is tried on."""
+    """The tasks by name, or one of them, and what the context attacker is tried on."""
     train = lines_of(data / "imdb/train.jsonl.gz")
     ends = [round(share * len(train)) for share in PARTS]
     private, counted, judged = train[: ends[0]], train[ends[0] : ends[1]], train[ends[1] : ends[2]]
@@ -79,6 +79,7 @@ def tasks_of(
     tasks = {
         name: Task(read(one, label, vocabulary), read(two, label, vocabulary), judge, cost)
         for name, (one, two, label, cost) in parts.items()
+        if only in ("", name)
     }
     return tasks, text
 
@@ -130,12 +131,11 @@ def main(
     data = data_dir or fetched_texts(out / "fetched")
     out.mkdir(parents=True, exist_ok=True)
     vocabulary = textpriv.Vocabulary.load(data / VECTORS, limit=words, prior=data / COUNTS)
-    tasks, text = tasks_of(data, vocabulary, reviews)
+    tasks, text = tasks_of(data, vocabulary, reviews, only)
     counts = vocabulary.prior_weights("counts")
     attacker = BestAttacker(counts, "content", text, min(COMMON, words // 4))
     mechanisms = mechanisms_of(vocabulary, text.model, peers=peers)
-    chosen = [(only, tasks[only])] if only else tasks.items()
-    for name, task in chosen:
+    for name, task in tasks.items():
         found = compare(
             mechanisms, task, recovery=RECOVERY, attacker=attacker, draws=draws, channel=True
         )

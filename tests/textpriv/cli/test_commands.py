@@ -265,7 +265,8 @@ def test_an_interrupt_ends_with_130(privatize, texts, tmp_path, monkeypatch):
 
 
 def test_a_reader_that_goes_away_ends_the_run_quietly(folder, tmp_path):
-    (tmp_path / "a.txt").write_text(f"{WORDS[0]}\n" * 50_000)
+    # More than a pipe holds.
+    (tmp_path / "a.txt").write_text(f"{' '.join(WORDS)}\n" * 100)
     command = [sys.executable, "-m", "textpriv", "privatize", tmp_path / "a.txt", "-"]
     more = ["--index", folder, "-e", "6"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
