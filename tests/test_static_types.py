@@ -21,7 +21,9 @@ CONFIGURATION = """
 strict = true
 follow_imports = silent
 ignore_missing_imports = true
-[mypy-spacy.*,networkx.*,numba.*,scipy.*,sklearn.*,pyspark.*,ray.*,datasets.*,pyarrow.*]
+[mypy-spacy.*,networkx.*,numba.*,scipy.*,sklearn.*,pyspark.*,ray.*,datasets.*,pyarrow.*,IPython.*]
+follow_imports = skip
+[mypy-matplotlib.*,PIL.*,cryptography.*,rich.*,typer.*,phonenumbers.*,markdown_it.*,pandas.*]
 follow_imports = skip
 """
 SCRIPT = """
