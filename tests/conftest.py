@@ -21,6 +21,7 @@ from hypothesis import settings
 from scipy import stats
 
 ROOT = Path(__file__).resolve().parents[1]
+gc.disable()  # until the tests are collected: next to nothing that is imported until then is garbage
 
 
 def _compiled() -> Path:
@@ -108,6 +109,7 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass by what is there before the first test: thousands of tests, numba."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
