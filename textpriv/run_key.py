@@ -128,11 +128,11 @@ def read_run_key(path: str | os.PathLike[str]) -> bytes:
             os.close(descriptor)
     except OSError as error:
         raise CorpusError(
-            f"Cannot read the run key {path}: {error.strerror}. Name another file with --key; a new key is made where there "
-            "is none."
+            f"Cannot read the run key {path}: {error.strerror}. Name another file (--key, run_key); a new key is made where "
+            "there is none."
         ) from None
     if not stat.S_ISREG(mode):
-        raise CorpusError(f"The run key {path} is not a file. Name another with --key.")
+        raise CorpusError(f"The run key {path} is not a file. Name another (--key, run_key).")
     if stat.S_IMODE(mode) & 0o277 == 0o040 and status.st_gid in {os.getegid(), *os.getgroups()}:
         warnings.warn(
             f"the run key {path} can be read by the group of this process, as mounted secrets often are: see that nobody "
@@ -155,6 +155,6 @@ def _secret(given: bytes, name: str) -> bytes:
         if len(found := bytes.fromhex(given.decode("ascii").strip())) == _BYTES:
             return found
     raise CorpusError(
-        f"{name} is no run key: expected {_BYTES} bytes or {2 * _BYTES} hexadecimal digits. Name another with --key; a new "
-        "key is made where there is none."
+        f"{name} is no run key: expected {_BYTES} bytes or {2 * _BYTES} hexadecimal digits. Name another (--key, run_key); "
+        "a new key is made where there is none."
     )

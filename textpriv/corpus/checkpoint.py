@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -41,11 +41,13 @@ class Checkpoint:
         """Return the folder of the runs into an output; it need not be there."""
         return cls(beside(target, "partial"))
 
-    def begin(self, job: Mapping[str, Any]) -> None:
+    def begin(self, job: Mapping[str, Any], files: Sequence[str]) -> None:
         """Make the folder; it appears with its job file in it, for one without could be anybody's."""
         staging = Path(tempfile.mkdtemp(prefix=".", suffix=".new", dir=self.path.parent))
         try:
-            _write(staging / "job.json", {"textpriv checkpoint": _FORMAT, "job": job})
+            _write(
+                staging / "job.json", {"textpriv checkpoint": _FORMAT, "job": job, "files": files}
+            )
             os.rename(staging, self.path)
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
@@ -55,11 +57,20 @@ class Checkpoint:
     @property
     def job(self) -> dict[str, Any] | None:
         """The marks of all that decides the output; None if this is no folder of a run."""
+        content = self._content()
+        return dict(content["job"]) if content else None
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the run's files, in their order."""
+        return list(self._content().get("files", ()))
+
+    def _content(self) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             content = json.loads((self.path / "job.json").read_bytes())
             if content["textpriv checkpoint"] == _FORMAT and not self.path.is_symlink():
-                return dict(content["job"])
-        return None
+                return dict(content)
+        return {}
 
     def remove(self) -> None:
         """Remove the folder of a run with all that is in it."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,6 +66,28 @@ class Plan:
                 "Only one jsonl, csv, tsv or text file goes to a stream, without a quarantine. Name a file."
             )
         return cls(files, is_folder, format, release)
+
+    def in_order(self, names: Sequence[str]) -> Plan:
+        """Return the plan with the files of these names first, in their order."""
+        place = {name: n for n, name in enumerate(names)}
+        files = sorted(self.files, key=lambda file: place.get(file.name, len(place)))
+        return replace(self, files=tuple(files))
+
+    def first(self, count: int | None) -> Plan:
+        """Return the plan of the first files alone; of all with None."""
+        return replace(self, files=self.files[:count])
+
+    def fraction(self, file: int, share: float | None) -> float | None:
+        """Return how much of the input is before this share of a file, by bytes; None if that is unknown."""
+        if share is None:
+            return None
+        before, after = self._bytes[file : file + 2]
+        return (before + share * (after - before)) / max(1, self._bytes[-1])
+
+    @cached_property
+    def _bytes(self) -> list[int]:
+        sizes = (0 if is_stream(file.path) else stores.size(file.path) for file in self.files)
+        return [0, *accumulate(sizes)]
 
     def reader(self, file: int, number: Numbering | None = None) -> CorpusReader:
         """Return the reader of an input file."""

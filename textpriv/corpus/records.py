@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from textpriv.corpus import stores
 from textpriv.corpus.release import Release
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
-from textpriv.engines.batch import Rows
+from textpriv.engines.batch import REPEATED_NAME, Rows
 from textpriv.errors import CorpusError, SpanError
 from textpriv.spans.span import checked, read_labels
 
@@ -50,8 +50,7 @@ _EXPECTED = {
     "labels": "expected labels, [] for none.",
     "malformed": "expected one JSON object on the line, found something else.",
     "null_byte": "expected UTF-8 text, found a NUL character (is the file UTF-16, or no text at all?).",
-    "repeated_name": "a document before it has the same name, and equal texts under one name would come out equal. Give "
-    "each document a name of its own, or count versions of one in a ledger.",
+    "repeated_name": REPEATED_NAME,
     "too_large": f"expected a text of at most {MAX_TEXT_BYTES:,} bytes, found a longer one.",
 }
 

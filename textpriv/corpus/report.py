@@ -41,7 +41,7 @@ class Progress:
 
     documents: int  # written so far, also by the run that is continued
     tokens: int
-    fraction: float | None  # of the input, each file counted alike; None if unknown
+    fraction: float | None  # of the input, by the bytes of its files; None if unknown
     resumed: int = 0  # tokens that the run before has written
 
 

@@ -138,6 +138,12 @@ class _Run:
         self._name, self._is_url = target, is_url(target)
         self._target = local_path(target)  # of a URL: beside it is what is not published
         self._counts, self._resumed = Counts(), Counts()
+        self._before: Mapping[str, Any] = {}  # the manifest of a finished folder that is added to
+
+    @property
+    def _first(self) -> int:
+        """How many files were finished before, which come first in the plan."""
+        return len(self._before.get("files", ()))
 
     def _tell(self, fraction: float | None) -> None:
         """Report how far the run is."""
@@ -150,10 +156,10 @@ class _Run:
     def _make(self, folder: Checkpoint) -> Entries:
         """Make the parts that are missing; return all."""
         entries = folder.entries(checked=True)
-        for counts in entries.values():
+        for counts in (_counted(self._before), *entries.values()):
             self._counts.add(counts)
             self._resumed.add(counts)
-        self._tell(None if entries else 0.0)
+        self._tell(None if entries else self._plan.fraction(self._first, 0.0))
         records = scan(self._plan, self._privatizer.ledger is not None)
         make = self._make_here if self._release.engine == "local" else self._make_elsewhere
         make(folder, records, entries)
@@ -161,14 +167,17 @@ class _Run:
 
     def _make_here(self, folder: Checkpoint, records: Iterator[Read], entries: Entries) -> None:
         plan, own = self._plan, BatchRelease(self._privatizer, self._release.meaning)
-        missing = (each for each in records if (each[0], plan.part_of(each[2])) not in entries)
+        missing = (
+            each
+            for each in records
+            if each[0] >= self._first and (each[0], plan.part_of(each[2])) not in entries
+        )
         with contextlib.closing(
             make_parts(plan, folder, missing, own, self._release.workers)
         ) as made:
             for file, batch, counts in made:
                 self._counts.add(counts)
-                share = batch.fraction
-                self._tell(None if share is None else (file + share) / len(plan.files))
+                self._tell(plan.fraction(file, batch.fraction))
 
     def _make_elsewhere(
         self, folder: Checkpoint, records: Iterator[Read], entries: Entries
@@ -183,33 +192,17 @@ class _Run:
             counted = zip(batch.positions, batch.given.numbers or (), strict=True)
             own |= {position: number for position, number in counted if max(number) > 1}
             own |= {bad.position: (2,) for bad in batch.bad if bad.reason == "repeated_name"}
-            if (file, plan.part_of(batch)) not in entries:
+            if file >= self._first and (file, plan.part_of(batch)) not in entries:
                 missing[file] = None
         if not missing:
             return
         each = import_module(f"textpriv.engines.{release.engine}").each
-        runner = PartRunner(self._sent(), str(folder.path))
+        runner = PartRunner(_sent(plan), str(folder.path))
         tasks = [{"file": file, "numbers": numbers[file]} for file in missing]
         with self._watched(folder, set(entries), sum(ends.values())):
             for result in each(tasks, runner, address=release.address, workers=release.workers):
                 if "error" in result:
                     raise CorpusError(result["error"])
-
-    def _sent(self) -> Plan:
-        """Return the plan that goes to other machines: without secrets, with paths that mean the same there."""
-        from textpriv.index.builtin import absolute_name
-
-        assert self._release.settings is not None
-        settings, key = self._release.settings, self._release.key
-        settings = replace(settings, index=absolute_name(settings.index))
-        if key is not None:
-            if key.path is None:
-                raise CorpusError(
-                    "Spark and Ray read the run key from a file: name one with --key."
-                )
-            settings = replace(settings, key_file=str(key.path))
-        hidden: dict[str, Any] = {"key": None, "on_progress": None, "on_unprotected": None}
-        return replace(self._plan, release=replace(self._release, settings=settings, **hidden))
 
     @contextlib.contextmanager
     def _watched(
@@ -241,47 +234,68 @@ class _Run:
         """Write to standard output, a device or a pipe, when all is made."""
         with tempfile.TemporaryDirectory() as place:
             folder = Checkpoint(Path(place) / "run")
-            folder.begin({})
+            folder.begin({}, [])
             joined = join_file(self._plan, folder, 0, [part for _, part in self._make(folder)])
             with open(joined, "rb") as made, _stream(self._name) as out:
                 shutil.copyfileobj(made, out)
         return CorpusReport.of(self._plan, self._counts, None, 0)
 
     def to_files(self) -> CorpusReport:
-        """Make the output, or what is missing of it."""
+        """Make the output, or what is missing of it; shards that came after an interrupted run began are added last."""
+        plan = self._plan
+        with only_writer(self._target):
+            report = self._make_files()
+            if len(self._plan.files) < len(plan.files):
+                self._plan, self._counts, self._resumed = plan, Counts(), Counts()
+                report = replace(self._make_files(), resumed=report.resumed)
+        return report
+
+    def _make_files(self) -> CorpusReport:
         release, key, folder = self._release, self._release.key, Checkpoint.of(self._target)
         has_ledger = self._privatizer.ledger is not None
         repeats = key is not None or has_ledger or self._privatizer.seed is not None
         can_resume = repeats and not is_stream(self._plan.files[0].path)
-        with only_writer(self._target):
-            job = self._job() if can_resume else {}
-            before = self._manifest() if stores.is_taken(self._name) else {}
-            if release.resume and before.get("job") == job:
-                folder.remove()  # the run may have ended between its last two steps
-                return self._finished(before)
-            is_continued = self._is_continued(folder, job)
-            is_publishing = is_continued and (folder.path / "publishing").exists()
-            if not (is_publishing or (release.overwrite and not self._plan.is_folder)):
-                changed = _changed(before["job"], job) if before.get("job") and job else ""
-                refuse_taken(self._name, changed and f", made otherwise ({changed})")
-            is_new_key = key is not None and key.fresh
-            if key is not None:
-                key.keep()
-            try:
-                if not is_continued:
-                    folder.begin(job)
-                report = self._published(folder, self._make(folder), job)
-            except BaseException:
-                if not (can_resume and folder.entries()):
-                    folder.remove()
-                    if is_new_key and key is not None:  # nothing was released under it
-                        key.forget()
-                raise
-            folder.remove()
-            return report
+        before = self._manifest() if stores.is_taken(self._name) else {}
+        names = [each["name"] for each in before.get("files", ())]
+        started = folder.files if release.resume else []
+        self._plan = self._plan.in_order([*names, *started])
+        if started and folder.job == self._job(len(started)):
+            self._plan = self._plan.first(len(started))
+        job = self._job() if can_resume else {}
+        is_same = release.resume and bool(names) and before.get("job") == self._job(len(names))
+        if is_same and len(names) == len(self._plan.files):
+            folder.remove()  # the run may have ended between its last two steps
+            return self._finished(before)
+        is_continued = self._is_continued(folder, job)
+        is_publishing = is_continued and (folder.path / "publishing").exists()
+        if is_same:
+            self._before = before
+            for file in () if is_publishing else self._plan.files[len(names) :]:
+                refuse_taken(f"{self._name}/{file.name}")
+        elif not (is_publishing or (release.overwrite and not self._plan.is_folder)):
+            changed = _changed(before["job"], job) if before.get("job") and job else ""
+            refuse_taken(self._name, changed and f", made otherwise ({changed})")
+        is_new_key = key is not None and key.fresh
+        if key is not None:
+            key.keep()
+        try:
+            if not is_continued:
+                folder.begin(job, [file.name for file in self._plan.files])
+            report = self._published(folder, self._make(folder), job)
+        except BaseException:
+            if not (can_resume and folder.entries()):
+                folder.remove()
+                if is_new_key and key is not None:  # nothing was released under it
+                    key.forget()
+            raise
+        folder.remove()
+        return report
 
-    def _job(self) -> dict[str, Any]:
-        """Return keyed hashes of everything that decides the output: published, they show only what is equal."""
+    def _job(self, files: int | None = None) -> dict[str, Any]:
+        """Return keyed hashes of everything that decides the output: published, they show only what is equal.
+
+        With a number, of the output of the first files alone.
+        """
         ledger, key = self._privatizer.ledger, self._release.key
         secret = b"seed" if ledger is None else bytes(ledger.mark)
         own = hashlib.blake2b(secret if key is None else key.secret, person=b"textpriv-job")
@@ -290,7 +304,7 @@ class _Run:
             content = json.dumps(value, default=str).encode()
             return hashlib.blake2b(content, key=own.digest(), digest_size=16).hexdigest()
 
-        items = {"key": "key", **self._plan.job(self._privatizer)}
+        items = {"key": "key", **self._plan.first(files).job(self._privatizer)}
         return {name: mark(value) for name, value in items.items()}
 
     def _is_continued(self, folder: Checkpoint, job: Mapping[str, Any]) -> bool:
@@ -327,8 +341,7 @@ class _Run:
 
     def _finished(self, manifest: Mapping[str, Any]) -> CorpusReport:
         """Return the report of an output that was finished before."""
-        kept = ("documents", "nulls", "tokens", "skipped", "unprotected")
-        counts = Counts(*(manifest[name] for name in kept))
+        counts = _counted(manifest)
         quarantine = beside(self._target, "quarantine.jsonl")
         found = str(quarantine) if counts.skipped and quarantine.exists() else None
         report = CorpusReport.of(self._plan, counts, found, counts.documents)
@@ -338,9 +351,10 @@ class _Run:
         self, folder: Checkpoint, entries: Entries, job: Mapping[str, Any]
     ) -> CorpusReport:
         """Join the parts, let the output appear, then its manifest, and report."""
-        plan, counts, described = self._plan, Counts(), []
+        plan, counts = self._plan, _counted(self._before)
+        described = [*self._before.get("files", ())]
         shutil.rmtree(folder.result(), ignore_errors=True)  # of an earlier attempt
-        for file in range(len(plan.files)):
+        for file in range(self._first, len(plan.files)):
             own = Counts()
             parts = [part for number, part in entries if number == file]
             for part in parts:
@@ -374,37 +388,71 @@ class _Run:
 
     def _publish_bad(self, folder: Checkpoint, entries: Entries) -> str | None:
         """Let the bad records appear, for their owner alone; return where."""
-        paths = [path for key in entries if (path := folder.file(*key, "bad")).exists()]
-        if not paths:
+        quarantine, kept = beside(self._target, "quarantine.jsonl"), folder.path / "quarantine"
+        if self._before and quarantine.exists() and not kept.exists():
+            with atomic_write(kept) as out:  # once: a run that is killed later adds to it again
+                RecordWriter.join([quarantine], out)
+        paths = [kept, *(folder.file(*key, "bad") for key in entries)]
+        if not (paths := [path for path in paths if path.exists()]):
             return None
-        quarantine = beside(self._target, "quarantine.jsonl")
         with atomic_write(quarantine) as out:
             RecordWriter.join(paths, out)
         return str(quarantine)
 
     def _publish(self, folder: Checkpoint, manifest: bytes) -> None:
-        """Let the output appear in one step, or at a URL object by object; then its manifest."""
+        """Let the output appear in one step, at a URL and in a finished folder file by file; then its manifest."""
         made, mark = folder.result(), folder.path / "publishing"  # from now on it may be visible
         was_publishing = mark.exists()
         mark.touch()
         sync_folder(folder.path)
+        files = [made] if made.is_file() else sorted(filter(Path.is_file, made.rglob("*")))
         if self._is_url:
-            for path in [made] if made.is_file() else sorted(filter(Path.is_file, made.rglob("*"))):
+            for path in files:
                 below = path.relative_to(made).as_posix()
                 stores.put(path, self._name if path == made else f"{self._name}/{below}")
             (folder.path / "manifest").write_bytes(manifest)
             stores.put(folder.path / "manifest", f"{self._name}.manifest.json")
             return
         written = beside(self._target, "manifest.json")
-        written.unlink(missing_ok=True)  # of an output that is replaced
         for path in filter(Path.is_dir, (made, *made.rglob("*"))):
             sync_folder(path)
+        if self._before:
+            for path in files:
+                final = self._target / path.relative_to(made)
+                final.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, final)
+                sync_folder(final.parent)
         # A folder that is there after a run that ended here is the whole output.
-        if not (was_publishing and made.is_dir() and stores.is_taken(self._name)):
+        elif not (was_publishing and made.is_dir() and stores.is_taken(self._name)):
+            written.unlink(missing_ok=True)  # of an output that is replaced
             os.replace(made, self._target)
         sync_folder(self._target.parent)
         with atomic_write(written, mode=0o666 & ~umask()) as out:
             out.write(manifest)
+
+
+def _sent(plan: Plan) -> Plan:
+    """Return the plan that goes to other machines: without secrets, with paths that mean the same there."""
+    from textpriv.index.builtin import absolute_name
+
+    assert plan.release.settings is not None
+    settings, key = plan.release.settings, plan.release.key
+    settings = replace(settings, index=absolute_name(settings.index))
+    if key is not None:
+        if key.path is None:
+            raise CorpusError("Spark and Ray read the run key from a file: name one with --key.")
+        settings = replace(settings, key_file=str(key.path))
+    hidden: dict[str, Any] = {"key": None, "on_progress": None, "on_unprotected": None}
+    return replace(plan, release=replace(plan.release, settings=settings, **hidden))
+
+
+def _counted(manifest: Mapping[str, Any]) -> Counts:
+    """Return the counts of a manifest; those of an empty one are none."""
+    counts = Counts()
+    if manifest:
+        kept = ("documents", "nulls", "tokens", "skipped", "unprotected")
+        counts.add(Counts(*(manifest[name] for name in kept)))
+    return counts
 
 
 def _changed(before: Mapping[str, Any], job: Mapping[str, Any]) -> str:

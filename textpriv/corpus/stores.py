@@ -16,7 +16,16 @@ from typing import Any, BinaryIO, cast
 from textpriv.errors import CorpusError, how_to_install
 from textpriv.files import is_url
 
-__all__ = ["STANDARD_STREAM", "is_folder", "is_stream", "is_taken", "names_below", "opened", "put"]
+__all__ = [
+    "STANDARD_STREAM",
+    "is_folder",
+    "is_stream",
+    "is_taken",
+    "names_below",
+    "opened",
+    "put",
+    "size",
+]
 
 STANDARD_STREAM = "-"
 
@@ -62,6 +71,12 @@ def opened(name: str) -> BinaryIO:
         return open(name, "rb")
     with _asked(name) as (store, path):
         return cast(BinaryIO, store.open(path, "rb"))
+
+
+def size(name: str) -> int:
+    """Return the bytes of a file or an object."""
+    with opened(name) as file:
+        return file.seek(0, os.SEEK_END)
 
 
 def put(path: Path, url: str) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer, ReleaseKey
 
 __all__ = [
+    "REPEATED_NAME",
     "BatchRelease",
     "Columns",
     "PrivatizerSettings",
@@ -35,6 +36,11 @@ __all__ = [
     "release_in_process",
     "unnamed_key",
 ]
+
+REPEATED_NAME = (
+    "a document before it has the same name, and equal texts under one name would come out equal. Give each document a name "
+    "of its own, or count versions of one in a ledger."
+)
 
 Value = TypeVar("Value")
 
@@ -58,20 +64,12 @@ def unnamed_key(column: str, text: str, occurrence: int = 1) -> bytes:
     return framed(column.encode("utf-8", "surrogatepass")) + own
 
 
-def refuse_repeated(names: Iterable[object], column: str) -> None:
+def refuse_repeated(names: Iterable[object]) -> None:
     """Refuse a name that two documents have; the error names the row, not the document."""
     known = Occurrences()
     for row, name in enumerate(names):
         if name is not None and known.count(str(name)) > 1:
-            raise repeated_name(f"row {row + 1}", column)
-
-
-def repeated_name(document: str, column: str) -> CorpusError:
-    """Return the error for a document with the name of one before it."""
-    return CorpusError(
-        f"{document}: a document before it has the same name in {column!r}, and equal texts under one name would come out "
-        "equal, and so betray that they are. Give each document a name of its own, or count versions of one in a ledger."
-    )
+            raise CorpusError(f"row {row + 1}: {REPEATED_NAME}")
 
 
 class Rows(NamedTuple):

@@ -47,7 +47,7 @@ def privatize_dataset(
     splits: dict[Any, Any] = dict(dataset) if isinstance(dataset, dict) else {None: dataset}
     if (document := chosen.document_column) is not None:
         rows = (row for split in splits.values() for row in _rows(split, [document]))
-        refuse_repeated((row[document] for row in rows), document)
+        refuse_repeated(row[document] for row in rows)
     release_in_process(settings, chosen)  # settings that cannot be used are an error now
     known = [Occurrences() for _ in chosen.texts]
     private = {}

@@ -89,7 +89,7 @@ def frame_statement(statement: PrivacyStatement, frame: Any, **columns: Any) -> 
     statement : PrivacyStatement
         ``settings.build().statement``.
     frame, **columns
-        As given to :func:`privatize_frame`, or to the engines of Spark, Ray and datasets.
+        As given to :func:`privatize_frame`, or to the engines of Spark, Ray and datasets. Null texts are counted, now.
     """
     chosen, besides, names = Columns(**columns), [], _names_of_columns(frame)
     if names is not None:
@@ -111,9 +111,23 @@ def frame_statement(statement: PrivacyStatement, frame: Any, **columns: Any) -> 
     lines = []
     if besides:
         lines.append(f"what a table has besides columns, released as it is: {', '.join(besides)}")
-    if chosen.null == "keep":
-        lines.append("which records have no text: null texts stay null")
+    if chosen.null == "keep" and (nulls := sum(_count_nulls(frame, name) for name in chosen.texts)):
+        lines.append(f"which records have no text: {nulls:,} null texts stay null")
     return statement.extended(not_protected=tuple(lines))
+
+
+def _count_nulls(table: Any, name: str) -> int:
+    """Count the null texts in a column of any table, or of all splits together."""
+    if isinstance(table, dict):
+        return sum(_count_nulls(each, name) for each in table.values())
+    if hasattr(table, "to_numpy"):  # of pandas or polars
+        series = table[name] if hasattr(table, "columns") else table
+        return series.null_count() if hasattr(series, "null_count") else int(series.isna().sum())
+    if hasattr(table, "mapInArrow"):  # of Spark
+        return int(table.where(table[f"`{name.replace('`', '``')}`"].isNull()).count())
+    rows = table.select_columns([name])  # of Ray or datasets
+    rows = rows.iter_rows() if hasattr(rows, "iter_rows") else rows.with_format(None)
+    return sum(row[name] is None for row in rows)
 
 
 def _names_of_columns(frame: Any) -> Any:
@@ -146,7 +160,7 @@ def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> lis
         counted = (map(Occurrences().count, own) for own in rows.texts)
         rows = rows._replace(numbers=list(zip(*counted, strict=True)))
     elif settings.ledger is None:
-        refuse_repeated(rows.names, str(columns.document_column))
+        refuse_repeated(rows.names)
     try:
         return BatchRelease(settings.build(), columns).rows(rows).texts
     except DocumentError as error:

@@ -45,7 +45,7 @@ def privatize_dataset(
     chosen = Columns.on_machines(settings, **columns)
     chosen.check(dataset.columns() or [])
     name = str(chosen.document_column)
-    refuse_repeated((row[name] for row in dataset.select_columns([name]).iter_rows()), name)
+    refuse_repeated(row[name] for row in dataset.select_columns([name]).iter_rows())
     return dataset.map_batches(
         partial(release_table, settings=settings, columns=chosen),
         batch_format="pyarrow",

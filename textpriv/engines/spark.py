@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textpriv.engines.batch import (
+    REPEATED_NAME,
     gave_up,
     release_in_process,
-    repeated_name,
     results,
     without_trace,
 )
@@ -78,7 +78,7 @@ def _refuse_repeated(frame: DataFrame, column: str) -> None:
     name = functions.col("`" + column.replace("`", "``") + "`").cast("string")
     counted = frame.where(name.isNotNull()).groupBy(name.alias("name")).count()
     if not counted.where("count > 1").isEmpty():
-        raise repeated_name("A row", column)
+        raise CorpusError(f"A row: {REPEATED_NAME}")
 
 
 def each(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import stat
@@ -284,6 +285,55 @@ def test_a_changed_shard_of_a_finished_folder_is_refused(index, shards, tmp_path
         run(index, shards, tmp_path / "out", resume=True)
 
 
+def test_new_shards_are_added_to_a_finished_folder(index, shards, tmp_path):
+    out, options = tmp_path / "out", {"document_column": "id", "on_error": "quarantine"}
+    later = rows(150)[90:]
+    for name, new in (("1a", later[:30]), ("9", later[30:])):
+        write(tmp_path / "later" / f"{name}.parquet", [*new, {"id": "n0", "text": "bana"}])
+    run(index, shards, out, **options)
+    before = content(out)
+    for path in (tmp_path / "later").iterdir():
+        path.rename(shards / path.name)
+    with pytest.raises(CorpusError, match="exists"):
+        run(index, shards, out, **options)
+    for documents in (110, 130):  # interrupted twice
+        with pytest.raises(KeyboardInterrupt):
+            run(index, shards, out, resume=True, on_progress=stop_at(documents), **options)
+    assert content(out) == before
+    report = run(index, shards, out, resume=True, **options)
+    run(index, shards, tmp_path / "whole", key=tmp_path / "out.key", **options)
+    assert content(out) == content(tmp_path / "whole")
+    manifests = (tmp_path / f"{name}.manifest.json" for name in ("out", "whole"))
+    added, whole = (json.loads(each.read_text()) for each in manifests)
+    assert [each["name"] for each in added["files"]][-2:] == ["1a.parquet", "9.parquet"]
+    for name in ("documents", "tokens", "skipped", "statement"):
+        assert added[name] == whole[name], name
+    aside = [(tmp_path / f"{name}.quarantine.jsonl").read_text() for name in ("out", "whole")]
+    assert sorted(aside[0].splitlines()) == sorted(aside[1].splitlines())
+    assert report.documents == 150
+    assert run(index, shards, out, resume=True, **options).resumed == 150
+
+
+def test_equal_texts_of_an_added_shard_are_drawn_independently(index, tmp_path):
+    given = [{"text": row["text"]} for row in rows(20)]
+    for n in range(2):
+        write(tmp_path / "raw" / f"{n}.jsonl", given)
+        run(index, tmp_path / "raw", tmp_path / "out", epsilon=0.1, resume=True)
+    first, second = (read(tmp_path / "out" / f"{n}.jsonl") for n in range(2))
+    assert all(one != other for one, other in zip(first, second, strict=True))
+
+
+def test_shards_that_come_after_an_interrupted_run_began_are_added(index, shards, tmp_path):
+    options = {"document_column": "id"}
+    with pytest.raises(KeyboardInterrupt):
+        run(index, shards, tmp_path / "out", on_progress=stop_at(40), **options)
+    write(shards / "0a.parquet", rows(100)[90:])
+    report = run(index, shards, tmp_path / "out", resume=True, **options)
+    assert 0 < report.resumed < 90 < report.documents == 100
+    run(index, shards, tmp_path / "whole", key=tmp_path / "out.key", **options)
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
 # Stores
 
 
@@ -313,8 +363,9 @@ def test_a_store_gets_the_objects_that_a_folder_gets(index, shards, tmp_path, mo
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_fraction_is_that_of_the_records_written(index, tmp_path, workers):
-    for n in range(5):
-        write(tmp_path / "raw" / f"{n}.parquet", rows(100))
+    whole, cuts = rows(500), (0, 30, 100, 300, 420, 500)  # of unequal sizes
+    for n, (begin, end) in enumerate(itertools.pairwise(cuts)):
+        write(tmp_path / "raw" / f"{n}.jsonl", whole[begin:end])
     seen: list[Progress] = []
     options = {"workers": workers, "part_records": 50, "on_progress": seen.append}
     run(index, tmp_path / "raw", tmp_path / "out", **options)

@@ -15,7 +15,7 @@ from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, MechanismError, TextprivError
 
 pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-NULLS = "which records have no text: null texts stay null"
+NULLS = "which records have no text: {} null texts stay null"
 FRAMES = {"pandas": pa.Table.to_pandas, "polars": polars.from_arrow}
 
 
@@ -184,8 +184,30 @@ def test_the_statement_of_a_frame_names_all_that_passes(shape, table, settings):
     else:
         assert private.name == frame.name
     stated = frame_statement(statement, frame)
-    assert stated == statement.extended(not_protected=(*named, NULLS))
+    assert stated == statement.extended(not_protected=tuple(named))
     assert frame_statement(statement, private) == stated
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "series", "datasets", "splits"])
+def test_the_statement_counts_null_texts_that_stay(kind, settings):
+    content = {"text": ["bana", None, "dena", None], "body": [None] * 4}
+    frame = pandas.DataFrame(content)
+    if kind in ("datasets", "splits"):
+        hub = pytest.importorskip("datasets")
+        frame = hub.Dataset.from_dict(content)
+    given = {
+        "polars": polars.DataFrame(content),
+        "series": frame["text"],
+        "splits": {"train": frame, "test": frame},
+    }.get(kind, frame)
+    statement = settings.build().statement
+    wanted = 4 if kind == "splits" else 2
+    assert frame_statement(statement, given).not_protected[-1] == NULLS.format(wanted)
+    for null in ("empty", "fail"):
+        assert "null texts" not in str(frame_statement(statement, given, null=null).not_protected)
+    if kind != "series":
+        both = frame_statement(statement, given, text_column=["text", "body"])
+        assert both.not_protected[-1] == NULLS.format(wanted * 3)
 
 
 def test_the_statement_of_a_frame_of_polars_names_its_columns_and_the_name_of_a_series(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from engine_runs import COLUMNS, bytes_of, run
 
+from textpriv.engines.frames import frame_statement
 from textpriv.errors import CorpusError
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "ray_job.py"
@@ -50,6 +51,9 @@ def test_a_ray_dataset_keeps_its_columns_and_gets_the_same_texts(
     rows = done.map_batches(lambda batch: batch).take_all()
     assert {row["id"]: row["text"] for row in rows} == private
     assert sorted(row["stars"] for row in rows) == list(range(120))
+    some = ray.data.from_items([{"id": "a", "text": "bana"}, {"id": "b", "text": None}])
+    stated = frame_statement(settings.build().statement, some, document_column="id")
+    assert "which records have no text: 1 null" in stated.not_protected[-1]
 
 
 def test_ray_releases_two_columns_as_this_process_does(ray, tmp_path, two_columns, settings, key):

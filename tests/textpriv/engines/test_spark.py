@@ -17,6 +17,7 @@ from echo import Echo
 from engine_runs import COLUMNS, FailingAt, bytes_of, run
 
 from textpriv.corpus import run as corpus
+from textpriv.engines.frames import frame_statement
 from textpriv.errors import CorpusError
 
 pytestmark = pytest.mark.skipif(
@@ -119,6 +120,9 @@ def test_a_spark_dataframe_keeps_its_columns_and_gets_the_same_texts(
     rows = done.collect()
     assert {row.id: row.text for row in rows} == private
     assert sorted(row.stars for row in rows) == list(range(120))
+    some = spark.createDataFrame([("a", "bana"), ("b", None)], "id string, text string")
+    stated = frame_statement(settings.build().statement, some, document_column="id")
+    assert "which records have no text: 1 null" in stated.not_protected[-1]
 
 
 def test_a_stream_that_is_written_batch_by_batch_gets_the_same_texts(
