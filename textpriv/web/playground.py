@@ -32,8 +32,8 @@ __all__ = ["AGAIN", "LONGEST", "Playground", "Refusal", "Settings"]
 
 LONGEST = 20_000  # characters of a text
 AGAIN = (
-    "Every draw of the same text spends epsilon again: n draws distinguish two originals at distance d by odds of up to "
-    "exp(n x epsilon x d). Release one draw, and forget the others."
+    "Each further draw of a text reveals more about it, because the losses of all draws add up. Release one draw, and "
+    "forget the others."
 )
 _AT_HAND = 8  # mechanisms kept; each holds tables of the words it has met
 _PATIENCE = 0.5  # seconds until an answer says that the attacker is not ready yet
@@ -147,7 +147,7 @@ class Playground:
             "not_protected": list(statement.not_protected),
             "assumptions": [*statement.assumptions, *statement.notes],
             "proved": statement.proved,
-            "mechanism": repr(mechanism),
+            "mechanism": f"{settings.mechanism} at epsilon {settings.epsilon:g}",
             "again": AGAIN,
         }
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.evaluation.best_attacker import BestAttacker, PublicText
+from textpriv.evaluation.best_attacker import BestAttacker, PublicText, sampled_text
 from textpriv.evaluation.recovery import COMMON, WordRecovery, word_recovery
 from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
 from textpriv.guarantees.epsilon import keep_share
 from textpriv.index.grid import REFERENCE
+from textpriv.language.general_english import general_english
 from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import KeyedStreams, Stream
@@ -56,9 +57,10 @@ _AVERAGED = 200  # words behind the share that stays
 
 @dataclass(frozen=True)
 class Attack:
-    """What attackers recover: of single words exactly, in context with a standard error."""
+    """What attackers recover: of single words, and in context, each with a standard error (0 if exact)."""
 
     alone: WordRecovery
+    single: tuple[float, float]
     common: int
     context: tuple[float, float] | None
     worst: list[tuple[str, float]]
@@ -76,8 +78,12 @@ class Attack:
         weight = np.where(alone.is_content, alone.by_word * prior, -1.0)
         top = np.argsort(-weight, kind="stable")[: min(_WORST, int(alone.is_content.sum()))]
         worst = [(alone.words[word], float(alone.by_word[word])) for word in top.tolist()]
-        attacker = BestAttacker(prior, "content", text, common)
-        return cls(alone, common, None if text is None else attacker.in_context(mechanism), worst)
+        attacker, single = BestAttacker(prior, "content", text, common), (alone.content, 0.0)
+        if mechanism.reads_context:  # the exact share is that at the start of a text
+            public = text or sampled_text(general_english(alone.words))
+            single = BestAttacker(prior, "content", public, common).alone(mechanism)
+        context = None if text is None else attacker.in_context(mechanism)
+        return cls(alone, single, common, context, worst)
 
 
 class SpanRow(NamedTuple):

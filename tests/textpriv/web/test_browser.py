@@ -204,7 +204,7 @@ def test_moving_epsilon_draws_at_the_new_one(browser, playground):
     browser.evaluate(f"(() => {{ const s = document.getElementById('slide'); {move} }})()")
     value = browser.evaluate("document.getElementById('epsilon').value")
     browser.until(
-        f"document.getElementById('status').textContent.includes('epsilon=' + Number({value}))"
+        f"document.getElementById('status').textContent.includes('epsilon ' + Number({value}))"
     )
     assert browser.complaints() == []
 

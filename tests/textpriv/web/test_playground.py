@@ -75,7 +75,7 @@ def test_a_text_comes_back_private_with_what_it_is_worth(client, index):
     assert told["typical"] == statement.typical_odds
     assert told["worst_document"] == odds_in_words(statement.documents_within(11).total)
     assert told["proved"] is True
-    assert "spends epsilon again" in told["again"]
+    assert "reveals more" in told["again"]
 
 
 def test_two_draws_of_one_text_are_independent(client):
