@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from textpriv.cli.messages import say, waiting
+from textpriv.cli.messages import say, waiting, warn
 from textpriv.files import lost_by
 from textpriv.mechanisms import NO_DEFAULT, find_mechanism, mechanism_names
 
@@ -199,8 +199,8 @@ class ReleaseOptions(MechanismOptions):
 
     detect: list[str] | None = option(
         metavar="DETECTOR",
-        help="Find dates and numbers (patterns), names too (presidio, spacy, spacy:PIPELINE), or read spans from a column "
-        "(column:NAME). Repeat for several.",
+        help="Find dates and numbers (patterns, presidio), names too (spacy, spacy:PIPELINE), or the best installed (auto). "
+        "column:NAME reads spans from a column. Repeat for several.",
     )
     policy: str | None = option(
         help="How detected spans are replaced: chat (the default), notes, tickets, or a TOML file."
@@ -223,6 +223,8 @@ class ReleaseOptions(MechanismOptions):
             raise typer.BadParameter("--policy needs detected spans: add --detect patterns")
         if len(detectors) < len(self.detect or ()) and not labels:
             raise typer.BadParameter("--detect column:NAME is for privatize")
+        if "auto" in detectors:
+            detectors = _best_of_all(detectors, self.language or "en")
         if self.detect is not None:
             more["spans"] = SpanPolicy.of(self.policy or "chat").to_dict()
         return PrivatizerSettings(
@@ -234,6 +236,20 @@ class ReleaseOptions(MechanismOptions):
             detect=detectors,
             **more,
         )
+
+
+def _best_of_all(given: tuple[str, ...], language: str) -> tuple[str, ...]:
+    """Replace "auto" by the best detectors that are installed, and say which."""
+    from textpriv.spans.detectors import best_detectors
+
+    best = best_detectors(language)
+    say(f"--detect auto: {' and '.join(best)}")
+    if len(best) == 1:
+        warn(
+            "no spaCy pipeline that finds names is installed, so names are replaced as words. To detect them: python -m "
+            "spacy download en_core_web_sm"
+        )
+    return tuple(dict.fromkeys([*best, *(each for each in given if each != "auto")]))
 
 
 def refuse_lost(out: Path, name: str, read: Iterable[str | Path | None]) -> None:

@@ -25,7 +25,7 @@ _MEANING = (
 _EXTRAS = {
     "hnswlib": ("hnsw", "Madlib's default search"),
     "phonenumbers": ("spans", "--detect patterns"),
-    "presidio_analyzer": ("presidio", "--detect presidio: names"),
+    "presidio_analyzer": ("presidio", "--detect presidio"),
     "uvicorn": ("playground", "textpriv playground"),
     "pyspark": ("spark", "--engine spark"),
     "ray": ("ray", "--engine ray"),
@@ -104,6 +104,7 @@ def doctor(index: IndexFolder = None, as_json: Json = False) -> None:
     **Example:** textpriv doctor
     """
     from textpriv.index.builtin import ENGLISH
+    from textpriv.spans.detectors import finders_of_names
 
     required = {
         "package": lambda: (
@@ -124,6 +125,9 @@ def doctor(index: IndexFolder = None, as_json: Json = False) -> None:
         found = installed(package)
         missing = "" if found else f". {how_to_install(extra)}"
         rows.append((extra, "installed" if found else "absent", f"for {use}{missing}"))
+    names = ", ".join(finders_of_names())
+    told = names or "none; python -m spacy download en_core_web_sm"
+    rows.append(("names", "installed" if names else "absent", f"for --detect auto: {told}"))
     if as_json:
         checks = [dict(zip(("name", "status", "found"), row, strict=True)) for row in rows]
         print_json({"sound": not broken, "checks": checks})

@@ -30,6 +30,8 @@ __all__ = [
     "PresidioDetector",
     "RegexDetector",
     "SpacyDetector",
+    "best_detectors",
+    "finders_of_names",
     "make_detector",
 ]
 
@@ -305,6 +307,24 @@ def _forgetting(*pipelines: Language) -> Iterator[None]:
         for nlp in pipelines:
             zones.enter_context(getattr(nlp, "memory_zone", contextlib.nullcontext)())
         yield
+
+
+def finders_of_names(language: str = "en") -> list[str]:
+    """Return the installed spaCy pipelines of a language that find names, the best first, as names of detectors."""
+    import spacy.util
+
+    found = []
+    for name in spacy.util.get_installed_models():
+        meta = spacy.util.get_model_meta(spacy.util.get_package_path(name))
+        if meta["lang"] == language and {"ner", "entity_ruler"} & {*meta["pipeline"]}:
+            found.append((name.endswith("_trf"), name.endswith("_lg"), name.endswith("_md"), name))
+    return [f"spacy:{each[-1]}" for each in sorted(found, reverse=True)]
+
+
+def best_detectors(language: str = "en") -> list[str]:
+    """Return the names of the best detectors that are installed: one of names, and the patterns."""
+    needs("phonenumbers", "spans")
+    return [*finders_of_names(language)[:1], "patterns"]
 
 
 def make_detector(name: str, language: str = "en") -> Detector:

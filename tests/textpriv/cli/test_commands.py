@@ -412,3 +412,40 @@ def test_doctor_ends_with_1_if_something_required_is_broken(run, folder, monkeyp
     monkeypatch.setattr("textpriv.privatizer.Privatizer.privatize", broken)
     result = run("doctor", "--index", folder)
     assert (result.exit_code, "no kernel" in result.stdout) == (1, True)
+
+
+def test_detect_auto_takes_the_best_that_is_installed_and_says_which(
+    run, texts, folder, tmp_path, monkeypatch
+):
+    pytest.importorskip("phonenumbers")
+    import spacy
+
+    given = ("--index", folder, "--epsilon", 3, "--detect", "auto", "--policy", "chat", "--force")
+    result = run("privatize", texts, tmp_path / "out.txt", *given)
+    assert result.exit_code == 0
+    assert "--detect auto: patterns\n" in result.stderr
+    assert "no spaCy pipeline that finds names is installed" in result.stderr
+    (names,) = [
+        each
+        for each in json.loads(run("doctor", "--json").stdout)["checks"]
+        if each["name"] == "names"
+    ]
+    assert names["status"] == "absent"
+    for size in ("sm", "lg"):
+        nlp = spacy.blank("en", meta={"name": f"tiny_{size}"})
+        nlp.add_pipe("entity_ruler").add_patterns([{"label": "PERSON", "pattern": SECRET}])
+        nlp.to_disk(tmp_path / f"en_tiny_{size}")
+        (tmp_path / f"en_tiny_{size}" / "__init__.py").write_text(
+            "from pathlib import Path\nfrom spacy.util import load_model_from_path\n"
+            "def load(**more): return load_model_from_path(Path(__file__).parent, **more)\n"
+        )
+    monkeypatch.syspath_prepend(tmp_path)
+    installed = ["en_tiny_sm", "en_tiny_lg"]
+    monkeypatch.setattr(spacy.util, "get_installed_models", lambda: installed)
+    monkeypatch.setattr(spacy.util, "is_package", lambda name: name in installed)
+    result = run("privatize", texts, tmp_path / "out.txt", *given)
+    assert result.exit_code == 0, result.stderr
+    assert "--detect auto: spacy:en_tiny_lg and patterns\n" in result.stderr
+    assert "[PERSON]" in (tmp_path / "out.txt").read_text()
+    found = json.loads(run("doctor", "--json").stdout)["checks"][-1]["found"]
+    assert found == "for --detect auto: spacy:en_tiny_lg, spacy:en_tiny_sm"
