@@ -29,6 +29,7 @@ from sklearn.neural_network import MLPClassifier
 
 import textpriv
 from textpriv.evaluation.comparison import Documents, Task
+from textpriv.mechanisms import find_mechanism
 from textpriv.mechanisms.base import Mechanism
 
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
@@ -141,6 +142,7 @@ def main(
     trials: Annotated[int, typer.Option()] = 5,
     limit: Annotated[int | None, typer.Option(help="Words of the vocabulary at most.")] = None,
     reviews: Annotated[int | None, typer.Option(help="Reviews of each split at most.")] = None,
+    mechanism: Annotated[list[str] | None, typer.Option(help="Another one, by its name.")] = None,
     quick: Annotated[bool, typer.Option("--quick")] = False,
 ) -> None:
     """Measure, and write the table."""
@@ -154,6 +156,8 @@ def main(
         published = textpriv.TEM(index, epsilon, prior="uniform")
         rows[f"TEM as published, epsilon {epsilon:g}"] = published
         rows[f"TEM, Zipf prior, epsilon {epsilon:g}"] = textpriv.TEM(index, epsilon)
+        for name in mechanism or ():
+            rows[f"{name}, epsilon {epsilon:g}"] = find_mechanism(name)(epsilon=epsilon)(index)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in rows}
     for seed in range(trials):
         trial = Trial(train, test, table, seed)

@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 
+import catalogue
 import numpy as np
 import pytest
 from typer import Typer
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import textpriv
 from textpriv.evaluation.law import Law
+from textpriv.mechanisms import registry
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 WORDS = [f"{first}{second}" for first in "bdfgklm" for second in ("an", "el", "ix", "or", "ut")]
@@ -128,13 +130,16 @@ def test_forms_of_other_packages_are_distributions_and_drawn_as_such():
 
 def test_imdb_learns_from_private_reviews(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(loaded("imdb"), "EPOCHS", 400)  # of few documents each
+    own = registry.get("textpriv.TEM.v1")
+    monkeypatch.setitem(catalogue.REGISTRY, (*registry.namespace, "mine.Own.v1"), own)
     options = ["--epsilons", "3", "--trials", 1, "--out", tmp_path / "i"]
-    shown = run("imdb", "--data-dir", data_dir, *options)
+    shown = run("imdb", "--data-dir", data_dir, *options, "--mechanism", "mine.Own.v1")
     assert (tmp_path / "i.md").read_text() in shown
     lines = [line.split("|") for line in shown.splitlines() if line.startswith("| ")]
     clear = next(line for line in lines if "unprivatized" in line[1])
     assert float(clear[2].split()[0]) > 0.6
     assert sum("TEM" in line[1] for line in lines) == 2
+    assert sum("mine.Own.v1" in line[1] for line in lines) == 1
 
 
 def test_decoding_says_how_texts_read(data_dir, tmp_path):
