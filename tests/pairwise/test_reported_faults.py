@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -127,6 +128,7 @@ def test_preprocessor_of_a_fitted_metric_is_not_printed():
 # -- 4. the filter of a budget
 
 
+@cache
 def sampled(kappa: int):
     """Return the event of a fit of epsilon 1 on secret samples of pairs."""
     rng = np.random.default_rng(0)
