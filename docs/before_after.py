@@ -53,9 +53,7 @@ def main() -> None:
     for recovery in (0.2, 0.1):
         epsilon = epsilon_for(index, recovery=recovery)
         privatizer = textpriv.Privatizer(ContextualTEM(index, epsilon), seed=3)
-        title = (
-            f"an attacker recovers at most {recovery:.0%} of content words (epsilon {epsilon:.3g})"
-        )
+        title = f"--recovery {recovery}: an attacker guesses an estimated {recovery:.0%} of content words or fewer"
         blocks.append((title, lines(private_words(sample, privatizer))))
     rows, y = [], 18
     for title, block in blocks:

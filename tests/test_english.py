@@ -22,8 +22,6 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.name != "mechanisms.md"),
 ]
-_LATER = {"epsilon.md", "languages.md", "officers.md", "threats.md"}
-PAGES = [page for page in PAGES if page.name not in _LATER]
 LONGEST = 30  # words of a sentence
 # Words of a dialect that only the makers speak; the field has others.
 DIALECT = re.compile(

@@ -66,7 +66,10 @@ def test_the_key_lies_beside_the_output_for_its_owner_alone_and_is_told(run, tmp
     key = tmp_path / "out.jsonl.key"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert key.stat().st_size == 32
-    assert "out.jsonl.key. It can repeat this release" in result.stderr.replace("\n", " ")
+    assert (
+        "out.jsonl.key. Anyone with the key and the output can undo the protection"
+        in result.stderr.replace("\n", " ")
+    )
     assert sorted(os.listdir(tmp_path)) == [
         "out.jsonl",
         "out.jsonl.key",
@@ -211,7 +214,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(run, source, tmp_path
     )
     result = run("out.jsonl", "--resume")
     assert result.exit_code == 0, result.stderr
-    assert "of them were done by the run before" in result.stderr
+    assert "of them were done by the earlier run" in result.stderr
     assert "tokens per second" not in result.stderr
     run("again.jsonl", "--key", tmp_path / "out.jsonl.key")
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
