@@ -27,7 +27,7 @@ RUN = ("README.md", "docs/guide/tutorial.md")
 # They run in tests of their own, or need what is not here: a hub, a store, docker, processes, half a minute, an end.
 ELSEWHERE = re.compile(
     r"demo|certify|report|playground|doctor|choose|index builtin|index fasttext:|s3:|--workers|imdb\.idx"
-    r"|docker|spacy:"
+    r"|docker"
 )
 
 

@@ -77,7 +77,7 @@ class Privatizer:
     >>> import numpy as np, textpriv
     >>> rng = np.random.default_rng(0)
     >>> vocabulary = textpriv.Vocabulary(["good", "bad", "film"], rng.normal(size=(3, 5)))
-    >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary), epsilon=30.0)
+    >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary, "euclidean"), epsilon=30.0)
     >>> textpriv.Privatizer(mechanism, seed=1).privatize("A GOOD film!")
     'bad good film!'
     """

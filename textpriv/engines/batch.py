@@ -104,7 +104,7 @@ class BatchRelease:
     >>> import numpy as np, pyarrow as pa, textpriv
     >>> rng = np.random.default_rng(0)
     >>> vocabulary = textpriv.Vocabulary(["good", "bad", "film"], rng.normal(size=(3, 5)))
-    >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary), epsilon=300.0)
+    >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary, "euclidean"), epsilon=300.0)
     >>> release = BatchRelease(textpriv.Privatizer(mechanism, seed=1), Columns("text", "id"))
     >>> release(pa.RecordBatch.from_pydict({"id": ["a"], "text": ["GOOD film!"]})).to_pylist()
     [{'id': 'a', 'text': 'good film!'}]

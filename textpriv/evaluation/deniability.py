@@ -134,7 +134,7 @@ def deniability(
     --------
     >>> import numpy as np, textpriv
     >>> vocabulary = textpriv.Vocabulary(["good", "bad"], np.array([[0.0], [1.0]]))
-    >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary), epsilon=1.0, prior="uniform")
+    >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary, "euclidean"), epsilon=1.0, prior="uniform")
     >>> deniability(mechanism).keep.round(6).tolist()
     [0.622459, 0.622459]
     """

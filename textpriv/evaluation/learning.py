@@ -60,7 +60,8 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
     --------
     >>> import numpy as np, textpriv
     >>> vectors = np.array([[0.0], [1.0], [5.0], [6.0]])
-    >>> index = textpriv.Index.build(textpriv.Vocabulary(["good", "fine", "bad", "poor"], vectors))
+    >>> words = textpriv.Vocabulary(["good", "fine", "bad", "poor"], vectors)
+    >>> index = textpriv.Index.build(words, "euclidean")
     >>> mechanism = textpriv.TEM(index, epsilon=2.0)
     >>> private = list(textpriv.Privatizer(mechanism, seed=1).pipe(["good fine", "bad poor"] * 50))
     >>> ChannelNB(mechanism, smoothing=0.1).fit(private, ["yes", "no"] * 50).predict(["fine", "poor"]).tolist()

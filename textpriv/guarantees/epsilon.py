@@ -95,7 +95,7 @@ def epsilon_for(index: Index, **wanted: Any) -> float:
     --------
     >>> import numpy as np, textpriv
     >>> vocabulary = textpriv.Vocabulary(["good", "bad"], np.array([[0.0], [2.0]]))
-    >>> index = textpriv.Index.build(vocabulary)
+    >>> index = textpriv.Index.build(vocabulary, "euclidean")
     >>> round(epsilon_for(index, keep=0.75, prior="uniform", gamma=9.0), 4)  # 2 words: keep = 1 / (1 + exp(-epsilon))
     1.0986
     """
@@ -341,7 +341,7 @@ def choose(
     >>> import numpy as np, textpriv
     >>> words = [f"word{number}" for number in range(400)]
     >>> vocabulary = textpriv.Vocabulary(words, np.random.default_rng(0).normal(size=(400, 8)))
-    >>> found = textpriv.choose({"my.idx": textpriv.Index.build(vocabulary)}, recovery=0.1)
+    >>> found = textpriv.choose({"my.idx": textpriv.Index.build(vocabulary, "euclidean")}, recovery=0.1)
     >>> found.best.recovered <= 0.1
     True
     """

@@ -84,7 +84,7 @@ def render(document: Doc | PrivateTokens | Iterable[Doc | PrivateTokens]) -> Ren
     --------
     >>> import numpy as np, textpriv
     >>> vocabulary = textpriv.Vocabulary(["good", "bad"], np.array([[0.0], [1.0]]))
-    >>> privatizer = textpriv.Privatizer(textpriv.TEM(textpriv.Index.build(vocabulary), epsilon=6.0))
+    >>> privatizer = textpriv.Privatizer(textpriv.TEM(textpriv.Index.build(vocabulary, "euclidean"), epsilon=6.0))
     >>> page = textpriv.render(privatizer.release(privatizer.read("Good, bad!")))
     >>> "2 drawn" in page.html, "2 kept: punctuation" in page.html
     (True, True)
