@@ -90,7 +90,7 @@ def lead_and_be_killed(engine: str, target: str, shards: str, index: str, key: s
     sent = RunKey.open(Path(key))
     settings = PrivatizerSettings(index, options={"epsilon": 4.0}, run_key=sent.secret)
     corpus.PartRunner = lambda *given: KillingTheDriver(*given, driver=os.getpid(), place=80)
-    run(Path(target), Path(shards), settings, sent, engine=engine)
+    run(Path(target), Path(shards), settings, sent, engine=engine, workers=2)
 
 
 def a_killed_driver_is_continued(engine, target: Path, shards: Path, index: Path, key, settings):

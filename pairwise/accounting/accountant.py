@@ -12,6 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from dp_accounting.pld import privacy_loss_distribution as pld_lib
+from dp_accounting.rdp import RdpAccountant
+from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtr
 
 from pairwise.accounting.events import (
@@ -152,8 +156,6 @@ def _product_epsilon(leaves: Leaves, delta: float, adjacency: Adjacency, width: 
 
     Built here rather than by ``PLDAccountant``, which reads an unsampled Gaussian under replace-one as 2C/sigma.
     """
-    from dp_accounting.pld import privacy_loss_distribution as pld_lib
-
     total: pld_lib.PrivacyLossDistribution | None = None
     step = {"value_discretization_interval": width}
     for leaf, count in leaves:
@@ -177,16 +179,10 @@ def _product_epsilon(leaves: Leaves, delta: float, adjacency: Adjacency, width: 
 
 def _renyi_epsilon(leaves: Leaves, delta: float, adjacency: Adjacency) -> float:
     """Return epsilon by Rényi accounting at the best of many orders."""
-    orders = tuple(float(order) for order in _default_orders() if order > 1)
+    orders = tuple(float(order) for order in DEFAULT_RDP_ORDERS if order > 1)
     total = sum(count * _divergences(leaf, orders, adjacency) for leaf, count in leaves)
     surcharges = np.array([renyi_surcharge(math.log(order - 1), delta) for order in orders])
     return max(0.0, float(np.min(total + surcharges)))
-
-
-def _default_orders() -> Sequence[float]:
-    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
-
-    return DEFAULT_RDP_ORDERS
 
 
 def _divergences(event: dp_event.DpEvent, orders: tuple[float, ...], adjacency: Adjacency) -> Any:
@@ -207,8 +203,6 @@ def _divergences(event: dp_event.DpEvent, orders: tuple[float, ...], adjacency: 
         sizes = tuple(each / largest for each in event.sensitivities)
         chances = tuple(event.sampling_probs)
         return np.array([_mixture_divergence(z, sizes, chances, a) for a in orders])
-    from dp_accounting.rdp import RdpAccountant
-
     accountant = RdpAccountant(list(orders), adjacency.relation)
     if not accountant.supports(event):
         raise UnsupportedEventError(f"no accountant analyses {type(event).__name__}.")
@@ -287,7 +281,7 @@ def _divergence_at(text: str, order: float, adjacency: Adjacency) -> float:
     orders: tuple[float, ...] = (order,)
     if isinstance(event, dp_event.RepeatAndSelectDpEvent):
         # A selection is bounded at one order by what one trial costs at the others.
-        orders = (*_default_orders(), order)
+        orders = (*DEFAULT_RDP_ORDERS, order)
     return float(_divergences(event, orders, adjacency)[-1])
 
 
@@ -349,8 +343,6 @@ def calibrate(
             raise InvalidParameterError(
                 f"no noise reaches epsilon {epsilon:g} at delta {delta:g} with this event. Use fewer steps."
             )
-    from scipy.optimize import brentq
-
     # In logarithms, so that one tolerance serves small and large noise.
     found = float(brentq(excess, high - 1.0, high, xtol=_TOLERANCE))
     while excess(found) > 0:

@@ -15,42 +15,18 @@ earlier results, a ``PrivacyBudget`` composes by a filter.
 from __future__ import annotations
 
 import enum
-import importlib.util
 import json
 import math
 import numbers
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attr
+import dp_accounting
+from dp_accounting import dp_event
 
 from pairwise.errors import InvalidParameterError, UnsupportedEventError, check_whole
-
-if TYPE_CHECKING:
-    import dp_accounting
-    from dp_accounting import dp_event
-
-
-def _load_events() -> Any:
-    """Return ``dp_accounting.dp_event`` without the rest of the package, whose accountants take long to import."""
-    name = "dp_accounting.dp_event"
-    package = importlib.util.find_spec("dp_accounting")
-    if name in sys.modules or package is None or not package.submodule_search_locations:
-        return importlib.import_module(name)
-    place = f"{package.submodule_search_locations[0]}/dp_event.py"
-    spec = importlib.util.spec_from_file_location(name, place)
-    assert spec is not None
-    assert spec.loader is not None
-    # The whole package finds this module when it is imported later, so that its classes exist once.
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-if not TYPE_CHECKING:
-    dp_event = _load_events()
 
 
 class Adjacency(str, enum.Enum):

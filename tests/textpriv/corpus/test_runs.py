@@ -361,11 +361,14 @@ def test_a_store_gets_the_objects_that_a_folder_gets(index, shards, tmp_path, mo
 # Progress
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_fraction_is_that_of_the_records_written(index, tmp_path, workers):
-    whole, cuts = rows(500), (0, 30, 100, 300, 420, 500)  # of unequal sizes
+@pytest.mark.parametrize(
+    ("workers", "kind", "cuts"),
+    [(1, "jsonl", (0, 30, 100, 300, 420, 500)), (2, "parquet", range(0, 600, 100))],
+)
+def test_the_fraction_is_that_of_the_records_written(index, tmp_path, workers, kind, cuts):
+    whole = rows(500)
     for n, (begin, end) in enumerate(itertools.pairwise(cuts)):
-        write(tmp_path / "raw" / f"{n}.jsonl", whole[begin:end])
+        write(tmp_path / "raw" / f"{n}.{kind}", whole[begin:end])
     seen: list[Progress] = []
     options = {"workers": workers, "part_records": 50, "on_progress": seen.append}
     run(index, tmp_path / "raw", tmp_path / "out", **options)

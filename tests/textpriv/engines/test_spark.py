@@ -26,12 +26,6 @@ pytestmark = pytest.mark.skipif(
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "spark_job.py"
 # So short a run is over before the second compiler, or several threads that collect garbage, would pay.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-# Nor would Java code that Spark writes for each plan.
-SPARK = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,8 +33,6 @@ def _short_runs():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", JAVA)
         patch.setenv("SPARK_LAUNCHER_OPTS", JAVA)
-        settings = [f"--conf {name}={value}" for name, value in SPARK.items()]
-        patch.setenv("PYSPARK_SUBMIT_ARGS", " ".join([*settings, "pyspark-shell"]))
         yield
 
 
