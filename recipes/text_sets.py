@@ -1,9 +1,9 @@
 """The texts and word vectors that laws are compared on, fetched into the layout of a local copy.
 
-IMDB and its unlabelled reviews come from the Hugging Face hub, Banking77 (Casanueva et al. 2020, CC-BY-4.0) and 5,000
-reviews of Yelp (as processed by Yue et al. 2023, no licence stated) from the repositories of their papers, at a fixed
-commit. Word vectors are trained here on the unlabelled reviews. Recipes that are given a folder read that one; which texts
-are private, and what is learned of them, is their matter.
+IMDB with its unlabelled reviews and the test half of AG News (Zhang et al. 2015, for research) come from the Hugging Face
+hub, Banking77 (Casanueva et al. 2020, CC-BY-4.0) and 5,000 reviews of Yelp (as processed by Yue et al. 2023, no licence
+stated) from the repositories of their papers, at a fixed commit. Word vectors are trained here on the unlabelled reviews.
+Recipes that are given a folder read that one; which texts are private, and what is learned of them, is their matter.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = ["COUNTS", "VECTORS", "fetched_texts"]
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
 COUNTS = "embeddings/imdb-unsup-sg-40k.counts.txt.gz"
 IMDB = "stanfordnlp/imdb"
+AG_NEWS = "fancyzhx/ag_news"
 _GITHUB = "https://raw.githubusercontent.com"
 BANKING77 = f"{_GITHUB}/PolyAI-LDN/task-specific-datasets/57ec275d8078af65b7731c2a98be812d844a6d6b/banking_data"
 YELP = f"{_GITHUB}/AI-secure/aug-pe/a3f292f6fec7427b6a6e6d982b83b68c1f0a86d5/data/yelp/test.csv"
@@ -49,12 +50,12 @@ def fetched_texts(folder: Path) -> Path:
         Where the network does not give a set.
     """
     if not all((folder / f"imdb/{split}.jsonl.gz").is_file() for split in ("train", "test")):
-        reviews = _reviews()
+        reviews = _from_hub("IMDB", IMDB)
         for seed, split in enumerate(("train", "test")):
             mixed = np.random.default_rng(seed).permutation(len(reviews[split]))
             _write_lines(folder / f"imdb/{split}.jsonl.gz", reviews[split].select(mixed))
     if not all((folder / name).is_file() for name in (VECTORS, COUNTS)):
-        _train(_reviews()["unsupervised"]["text"], folder)
+        _train(_from_hub("IMDB", IMDB)["unsupervised"]["text"], folder)
     for split in ("train", "test"):
         if not (folder / f"banking77/{split}.jsonl.gz").is_file():
             intents = _read("Banking77", f"{BANKING77}/categories.json").tolist()
@@ -62,16 +63,18 @@ def fetched_texts(folder: Path) -> Path:
             pairs = zip(queries["text"], queries["category"], strict=True)
             rows = ({"text": text, "label": intents.index(name)} for text, name in pairs)
             _write_lines(folder / f"banking77/{split}.jsonl.gz", rows)
+    if not (folder / "ag_news/articles.jsonl.gz").is_file():
+        _write_lines(folder / "ag_news/articles.jsonl.gz", _from_hub("AG News", AG_NEWS)["test"])
     if not (folder / "yelp/reviews.jsonl.gz").is_file():
         _write_lines(folder / "yelp/reviews.jsonl.gz", _yelp_rows(_read("Yelp", YELP)))
     return folder
 
 
-def _reviews() -> Any:
+def _from_hub(name: str, at: str) -> Any:
     import datasets
 
-    with _from_network("IMDB", "the Hugging Face hub"):
-        return datasets.load_dataset(IMDB)
+    with _from_network(name, "the Hugging Face hub"):
+        return datasets.load_dataset(at)
 
 
 def _read(name: str, url: str) -> Any:

@@ -4,10 +4,10 @@
     python recipes/tradeoff.py --data-dir DATA --out tradeoff --peers
 
 Mechanisms are set to the epsilon at which the better of two attackers recovers 5, 10 or 20 % of content words, and compared
-on IMDB, Yelp and Banking77; ``--peers`` adds those of other packages. DATA contains ``imdb``, ``yelp``, ``banking77`` and
-``embeddings``; without ``--data-dir`` they are fetched (``text_sets``). Half of IMDB's training reviews is private. The
-context attacker's model and the judge of perplexity are each counted in a part of the rest, and the attacker is tried on
-another. OUT gets one CSV, one Markdown table and one figure a task.
+on IMDB, Yelp, AG News and Banking77; ``--peers`` adds those of other packages. DATA contains ``imdb``, ``yelp``,
+``ag_news``, ``banking77`` and ``embeddings``; without ``--data-dir`` they are fetched (``text_sets``). Half of IMDB's
+training reviews is private. The context attacker's model and the judge of perplexity are each counted in a part of the
+rest, and the attacker is tried on another. OUT gets one CSV, one Markdown table and one figure a task.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -70,10 +70,13 @@ def tasks_of(
     mixed = np.random.default_rng(0).permutation(len(queries))
     bank = lines_of(data / "banking77/test.jsonl.gz")
     border = len(yelp) * 4 // 5
+    news = lines_of(data / "ag_news/articles.jsonl.gz")
+    newest = len(news) * 4 // 5
     parts = {
         "imdb": (private[:most], test[:most], "label", 0.1),
         "yelp stars": (yelp[:border], yelp[border:], "good", 0.1),
         "yelp topic": (yelp[:border], yelp[border:], "category", 0.1),
+        "ag news": (news[:newest], news[newest:], "label", 0.1),
         "banking77": ([queries[at] for at in mixed], bank, "label", 1.0),
     }
     tasks = {
@@ -105,14 +108,20 @@ def mechanisms_of(
     return rows
 
 
+def _with_interval(row: dict[str, Any], name: str, ends: str = "") -> str:
+    if np.isnan(row[name]):
+        return "-"
+    return f"{row[name]:.3f} ({row[ends + 'low']:.3f} to {row[ends + 'high']:.3f})"
+
+
 def markdown(found: Comparison) -> str:
     """A table of a comparison."""
-    columns = ["epsilon", "alone", "context", "channel", "perplexity", "cosine", "kept"]
-    head = ["mechanism", "recovery", "accuracy (95 %)", *columns]
+    columns = ["epsilon", "alone", "context", "perplexity", "cosine", "kept"]
+    head = ["mechanism", "recovery", "accuracy (95 %)", "channel (95 %)", *columns]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in found.to_dict("records"):
-        accuracy = f"{row['accuracy']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
-        values = [row["mechanism"], f"{row['asked']:.0%}", accuracy]
+        learned = (_with_interval(row, "accuracy"), _with_interval(row, "channel", "channel_"))
+        values = [row["mechanism"], f"{row['asked']:.0%}", *learned]
         values += [f"{row[name]:.3g}" for name in columns]
         lines.append(f"| {' | '.join(values).replace('nan%', '-').replace('nan', '-')} |")
     return "\n".join(lines) + "\n"
@@ -135,15 +144,15 @@ def main(
     counts = vocabulary.prior_weights("counts")
     attacker = BestAttacker(counts, "content", text, min(COMMON, words // 4))
     mechanisms = mechanisms_of(vocabulary, text.model, peers=peers)
-    for name, task in tasks.items():
-        found = compare(
-            mechanisms, task, recovery=RECOVERY, attacker=attacker, draws=draws, channel=True
-        )
-        stem = str(out / name.replace(" ", "-"))
-        found.to_csv(f"{stem}.csv", index=False)
-        Path(f"{stem}.md").write_text(markdown(found), encoding="utf-8")
-        found.plot().figure.savefig(f"{stem}.svg", metadata={"Date": None})
-        print(f"## {name}\n\n{markdown(found)}")
+    found = compare(
+        mechanisms, tasks, recovery=RECOVERY, attacker=attacker, draws=draws, channel=True
+    )
+    for name, rows in found.groupby("task", sort=False):
+        stem = str(out / str(name).replace(" ", "-"))
+        rows.to_csv(f"{stem}.csv", index=False)
+        Path(f"{stem}.md").write_text(markdown(rows), encoding="utf-8")
+        rows.plot().figure.savefig(f"{stem}.svg", metadata={"Date": None})
+        print(f"## {name}\n\n{markdown(rows)}")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ def data_dir(tmp_path_factory) -> Path:
     for split in ("train", "test"):
         write(folder / f"imdb/{split}.jsonl.gz", texts(240))
         write(folder / f"banking77/{split}.jsonl.gz", texts(60))
+    write(folder / "ag_news/articles.jsonl.gz", texts(60))
     write(folder / "yelp/reviews.jsonl.gz", texts(60, stars=[2, 5], category=["a", "b"]))
     marked = {"user_query": "Write to jo@example.org.", "pii_units": "['jo@example.org', 'none']"}
     write(folder / "pupa/prompts.jsonl.gz", [marked])
@@ -175,7 +176,7 @@ def test_the_benchmark_says_which_limits_are_met(data_dir, tmp_path, monkeypatch
 def test_text_sets_that_cannot_be_fetched_name_the_option(tmp_path, monkeypatch):
     recipe = loaded("text_sets")
     monkeypatch.setattr(recipe, "BANKING77", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(recipe, "_reviews", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(recipe, "_from_hub", lambda *which: pytest.fail("asked"))
     for name in ("imdb/train.jsonl.gz", "imdb/test.jsonl.gz", recipe.VECTORS, recipe.COUNTS):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()

@@ -43,6 +43,8 @@ _COLUMNS = [
     "low",
     "high",
     "channel",
+    "channel_low",
+    "channel_high",
     "perplexity",
     "cosine",
     "kept",
@@ -148,7 +150,7 @@ def _at_epsilon(mechanism: Mechanism, epsilon: float) -> Mechanism:
 
 def compare(
     mechanisms: Sequence[Mechanism] | Mapping[str, Mechanism],
-    task: Task,
+    task: Task | Mapping[str, Task],
     *,
     recovery: Sequence[float] = (0.05, 0.1, 0.2),
     attacker: BestAttacker | None = None,
@@ -161,7 +163,8 @@ def compare(
     ----------
     mechanisms : sequence or mapping of str to Mechanism
         Over one vocabulary, at any epsilon.
-    task : Task
+    task : Task or mapping of str to Task
+        Of several tasks, rows have their name in a first column ``task``. The epsilons are searched once for all.
     recovery : sequence of float
         Shares of content words that the better attacker recovers.
     attacker : BestAttacker, optional
@@ -176,8 +179,9 @@ def compare(
     Comparison
         A ``DataFrame`` with the columns: mechanism; asked (recovery); epsilon (in units of the mechanism's own metric);
         alone and context (recovery by each attacker); accuracy, low, high (with a 95 % interval over draws and test
-        documents); channel; perplexity; cosine (between the vectors of a content word and of its output); kept (share of
-        unchanged words); words_per_second. Clear text comes first, and the commonest words with all others deleted.
+        documents); channel, channel_low, channel_high (the same, of :class:`ChannelNB`); perplexity; cosine (between the
+        vectors of a content word and of its output); kept (share of unchanged words); words_per_second. Clear text comes
+        first, and the commonest words with all others deleted.
 
     Raises
     ------
@@ -190,20 +194,29 @@ def compare(
     if attacker is None:
         common = min(COMMON, len(vocabulary) // 4)
         attacker = BestAttacker(vocabulary.prior_weights("zipf"), common=common)
-    measured = _Measured(vocabulary, task, attacker, draws, channel)
-    rows = measured.baselines()
+    tasks = task if isinstance(task, Mapping) else {"": task}
+    measured = {
+        name: _Measured(vocabulary, each, attacker, draws, channel) for name, each in tasks.items()
+    }
+    rows = [{"task": at, **row} for at, each in measured.items() for row in each.baselines()]
     for name, mechanism in named.items():
         start = mechanism.epsilon
         for asked in recovery:
-            row = {"mechanism": name, "asked": asked}
+            shared: dict[str, Any] = {"mechanism": name, "asked": asked}
             try:
                 make = partial(_at_epsilon, mechanism)
                 start = largest_epsilon(make, asked, attacker.success, start).epsilon
             except OutOfReachError:
-                rows.append(row)
+                rows.extend({"task": at, **shared} for at in measured)
                 continue
-            rows.append(row | measured.row(make(start)))
-    return Comparison(rows, columns=_COLUMNS)
+            at_start = make(start)
+            shared |= {"epsilon": start, "alone": attacker.alone(at_start)[0]}
+            if attacker.text is not None:
+                shared["context"] = attacker.in_context(at_start)[0]
+            rows.extend(
+                {"task": at, **shared, **each.row(at_start)} for at, each in measured.items()
+            )
+    return Comparison(rows, columns=_COLUMNS if isinstance(task, Task) else ["task", *_COLUMNS])
 
 
 @dataclass(frozen=True)
@@ -226,7 +239,7 @@ class _Measured:
         return content_prior(self.attacker.prior, self.attacker.common) > 0
 
     def row(self, mechanism: Mechanism) -> dict[str, Any]:
-        """All columns of a mechanism."""
+        """The columns that depend on the task."""
         words = len(self.vocabulary)
         begun = time.perf_counter()
         # Numpy's generator: what is measured is no secret.
@@ -235,13 +248,11 @@ class _Measured:
             for seed in range(self.draws)
         ]
         speed = self.draws * len(self.task.train.ids) / (time.perf_counter() - begun)
-        found = {"epsilon": mechanism.epsilon, "alone": self.attacker.alone(mechanism)[0]}
-        if self.attacker.text is not None:
-            found["context"] = self.attacker.in_context(mechanism)[0]
-        found |= interval(np.stack([self.task.right(words, ids) for ids in drawn]))
+        found = interval(np.stack([self.task.right(words, ids) for ids in drawn]))
         if self.channel:
-            by_channel = [self.task.right_by_channel(mechanism, ids) for ids in drawn]
-            found["channel"] = float(np.mean(by_channel))
+            right = np.stack([self.task.right_by_channel(mechanism, ids) for ids in drawn])
+            names = ("channel", "channel_low", "channel_high")
+            found |= dict(zip(names, interval(right).values(), strict=True))
         return found | self._text(drawn[0]) | {"words_per_second": speed}
 
     def _text(self, ids: NDArray[np.int32]) -> dict[str, float]:
