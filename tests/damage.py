@@ -255,7 +255,6 @@ def _use(folder: Path, sound: Index) -> str:
     try:
         index = Index.load(folder)
         index.graph.knn_query(index.points[:5] * index.unit, k=3)
-        index.find_record({"kind": "none"})
     except TextprivError as error:
         return f"refused: {error}"
     pairs = [

@@ -26,7 +26,7 @@ from textpriv.evaluation.best_attacker import (
 )
 from textpriv.evaluation.deniability import WordSample
 from textpriv.evaluation.law import Law
-from textpriv.files import cache_folder
+from textpriv.guarantees.records import find_record, keep_record
 from textpriv.index.builtin import ENGLISH
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
@@ -227,19 +227,14 @@ def _by_recovery(
         "mechanism": one.binding(),
         "wanted": [wanted, of, checksum(weights), None if context is None else context.digests],
     }
-    epsilon, record = None, index.find_record(binding)
+    record = find_record(binding)
     if record is not None:
-        if index.path is None or index.path.parent == cache_folder():
-            return Choice(**record)
-        # A folder from elsewhere may hold any record.
-        share, error = success(make(record["epsilon"]))
-        epsilon = record["epsilon"] if share + NORMAL_95 * error <= wanted else None
-    if epsilon is None:
-        start = 4 / (index.reference_distance or 4.0)
-        epsilon = largest_epsilon(make, wanted, success, start, margin=NORMAL_95).epsilon
+        return Choice(**record)
+    start = 4 / (index.reference_distance or 4.0)
+    epsilon = largest_epsilon(make, wanted, success, start, margin=NORMAL_95).epsilon
     # What is shown was not looked at by the search.
     chosen = Choice(epsilon, "recovery", wanted, *success(make(epsilon), seed=1))
-    index.keep_record(binding, asdict(chosen))
+    keep_record(binding, asdict(chosen))
     return chosen
 
 

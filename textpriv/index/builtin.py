@@ -46,13 +46,11 @@ def builtin_index(language: str = "en") -> Index:
 @functools.cache
 def _open(language: str, cache: Path) -> Index:
     manifest = read_manifest(language)
-    files = hashlib.sha256(repr((sorted(manifest["files"].items()), manifest["records"])).encode())
+    files = hashlib.sha256(repr(sorted(manifest["files"].items())).encode())
     folder = cache / f"{language}-{__version__}-{files.hexdigest()[:16]}"
     with suppress(OSError, IndexFolderError):
         return Index.load(folder)
     built = Index.build(read_builtin(language), k=LIST_LENGTH)
-    for record in manifest["records"]:
-        built.keep_record(record["binding"], record["content"])
     with suppress(OSError, IndexFolderError):
         built.save(folder, overwrite=True)
     # Opened, it is mapped, and other processes share its pages; another process may have been first.

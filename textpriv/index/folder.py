@@ -13,9 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -23,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import IndexFolderError, VocabularyError
-from textpriv.files import atomic_write, flush, sha256_file, umask
+from textpriv.files import flush, sha256_file, umask
 from textpriv.index.grid import Grid
 from textpriv.index.spaces import SPACES
 from textpriv.vocabulary.vocabulary import Vocabulary
@@ -37,7 +35,6 @@ __all__ = [
     "META",
     "TREE",
     "Found",
-    "Records",
     "check_sample",
     "read",
     "refuse",
@@ -48,7 +45,7 @@ INDEX, TREE = "index", "tree"
 META, GRAPH = "index.json", "hnsw.bin"
 
 _FORMAT = 3
-_WORDS, _PRIOR, _RECORDS = "words.json", "prior.npy", "records"
+_WORDS, _PRIOR = "words.json", "prior.npy"
 _SAMPLE = 32  # words whose lists are computed again
 
 
@@ -126,7 +123,6 @@ def _fill(
         "files": {each.name: {"sha256": sha256_file(each)} for each in sorted(folder.iterdir())},
     }
     _dump(folder / META, {**listing, "checksum": meta_checksum(listing)})
-    index._records.copy_to(folder)
 
 
 def _dump(file: Path, content: Any) -> None:
@@ -289,61 +285,3 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
         "outside": lambda value: _are_floats(value) and max(value, default=0) <= 1,
     },
 }
-
-
-# Records
-
-
-class Records:
-    """What was computed for an index, such as a chosen epsilon, each bound to what it was computed for.
-
-    A record is a JSON file of its own in the index's folder, named after its binding, so that one can be added later.
-    An index in memory keeps them in memory.
-    """
-
-    def __init__(self, index_folder: Path | None) -> None:
-        self._folder = None if index_folder is None else index_folder / _RECORDS
-        self._entries: dict[str, dict[str, Any]] = {}
-
-    def find(self, binding: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the record of a binding; a damaged one is ignored, with a warning."""
-        name, bound = _named(binding)
-        if name in self._entries:
-            return dict(self._entries[name]["content"])
-        file = None if self._folder is None else self._folder / f"{name}.json"
-        if file is None or not file.exists():
-            return None
-        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            entry = json.loads(file.read_bytes())
-            if entry["binding"] == bound:
-                self._entries[name] = entry
-                return dict(entry["content"])
-        warnings.warn(f"{file} is damaged and is computed again.", stacklevel=3)
-        return None
-
-    def keep(self, binding: Mapping[str, Any], content: dict[str, Any]) -> None:
-        """Record something for a binding, on disk too if the folder can be written."""
-        name, bound = _named(binding)
-        self._entries[name] = {"binding": bound, "content": content}
-        if self._folder is not None:
-            with suppress(OSError):
-                self._write(self._folder, name)
-
-    def copy_to(self, index_folder: Path) -> None:
-        """Write all records into another folder of an index."""
-        if self._folder is not None and self._folder.is_dir():
-            shutil.copytree(self._folder, index_folder / _RECORDS)
-        for name in self._entries:
-            self._write(index_folder / _RECORDS, name)
-
-    def _write(self, folder: Path, name: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(folder / f"{name}.json", mode=0o666 & ~umask()) as file:
-            file.write(json.dumps(self._entries[name], indent=1).encode())
-
-
-def _named(binding: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return the name of a binding's record, and the binding as it comes back from JSON."""
-    bound = json.loads(json.dumps(binding))
-    digest = hashlib.sha256(json.dumps(bound, sort_keys=True).encode())
-    return digest.hexdigest()[:32], bound

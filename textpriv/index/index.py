@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -80,7 +80,6 @@ class Index:
         self.vocabulary, self.moved, self.path = vocabulary, moved, path
         self._grid = grid
         self.neighbour_ids, self.neighbour_steps = map(read_only, neighbours)
-        self._records = folder.Records(path)
 
     @classmethod
     def build(
@@ -293,16 +292,6 @@ class Index:
         if self.path is not None and (self.path / folder.GRAPH).is_file():
             return read_graph(self.path / folder.GRAPH, coordinates)
         return build_graph(coordinates)
-
-    # Records
-
-    def find_record(self, binding: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what was recorded for exactly this binding, or None."""
-        return self._records.find(binding)
-
-    def keep_record(self, binding: Mapping[str, Any], content: dict[str, Any]) -> None:
-        """Record something computed for a binding, in memory and, if it can be written, in the folder."""
-        self._records.keep(binding, content)
 
     # Python
 

@@ -102,7 +102,6 @@ class Tree(Index):
         places[self.order] = np.arange(size, dtype=np.int32)
         self.places = read_only(places)
         self.neighbour_ids = self.neighbour_steps = np.empty((size, 0), np.int32)
-        self._records = folder.Records(path)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -162,7 +161,7 @@ class Tree(Index):
         codes = np.concatenate([[0], number + 1]).astype(np.uint8)
         last = np.searchsorted(number, np.arange(len(values)), side="right") - 1
         looked, shares = self.separated
-        made = Tree(
+        return Tree(
             self.vocabulary,
             self.order,
             codes[self.gaps],
@@ -171,8 +170,6 @@ class Tree(Index):
             source=self.source,
             separated=(looked, [shares[at] for at in last] if shares else ()),
         )
-        made._records = self._records
-        return made
 
     # Making trees
 

@@ -11,7 +11,6 @@ import pytest
 
 from textpriv.errors import MechanismError
 from textpriv.guarantees.certificate import Certificate, certify
-from textpriv.index import Index
 from textpriv.mechanisms import TEM, Madlib
 
 
@@ -245,11 +244,3 @@ def test_a_certificate_says_when_it_was_computed_and_looked_at_what(index):
     told = json.loads(json.dumps(found.to_dict()))
     assert told["binding"] == TEM(index, 3.0).binding()
     assert (told["rho"], told["worst_pair"]) == (found.rho, list(found.worst_pair))
-
-
-def test_a_record_beside_the_index_is_no_certificate(index, tmp_path):
-    index.save(tmp_path / "small.idx")
-    mechanism = TEM(Index.load(tmp_path / "small.idx"), 3.0)
-    found = certify(mechanism)
-    mechanism.index.keep_record(found.binding, {**found.to_dict(), "rho": 1.0})
-    assert certify(TEM(Index.load(tmp_path / "small.idx"), 3.0)).rho == found.rho

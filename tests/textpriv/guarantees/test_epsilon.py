@@ -26,6 +26,17 @@ from textpriv.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """A folder of records that no earlier run wrote."""
+    return tmp_path_factory.mktemp("records")
+
+
+@pytest.fixture(autouse=True)
+def _own_records(records, monkeypatch):
+    monkeypatch.setattr("textpriv.guarantees.records.cache_folder", lambda: records)
+
+
+@pytest.fixture(scope="module")
 def index(index_of, clustered_points):
     return index_of(clustered_points(30, 20, 4, 1.5), k=32)
 
@@ -96,22 +107,23 @@ def test_an_answer_is_kept_for_just_this_question(index, monkeypatch):
             choose_epsilon(index, recovery=0.33, **other)
 
 
-def test_an_epsilon_that_a_folder_brings_is_tried_before_it_is_used(index, tmp_path, monkeypatch):
-    index.save(tmp_path / "small.idx")
-    loaded = Index.load(tmp_path / "small.idx")
-    first = choose_epsilon(loaded, recovery=0.34)
-    files = (tmp_path / "small.idx" / "records").glob("*.json")
-    name, record = next(
-        (file, found)
-        for file in files
-        if (found := json.loads(file.read_text()))["content"]["wanted"] == 0.34
+def test_a_damaged_record_is_computed_again(index, records):
+    first = choose_epsilon(index, recovery=0.34)
+    (file,) = (
+        each
+        for each in (records / "epsilons").iterdir()
+        if json.loads(each.read_text())["content"]["wanted"] == 0.34
     )
-    for forged in ({"epsilon": 40.0}, {"value": 0.01}):
-        content = {**record["content"], **forged}
-        name.write_text(json.dumps({**record, "content": content}))
-        assert choose_epsilon(Index.load(tmp_path / "small.idx"), recovery=0.34) == first
+    file.write_text(file.read_text().replace("chosen epsilon", "something"))
+    with pytest.warns(UserWarning, match="damaged"):
+        assert choose_epsilon(index, recovery=0.34) == first
+
+
+def test_an_epsilon_is_found_again_by_what_the_index_holds(index, tmp_path, monkeypatch):
+    first = choose_epsilon(index, recovery=0.35)
+    index.save(tmp_path / "small.idx")
     monkeypatch.setattr("textpriv.guarantees.epsilon.largest_epsilon", None)
-    assert choose_epsilon(Index.load(tmp_path / "small.idx"), recovery=0.34) == first
+    assert choose_epsilon(Index.load(tmp_path / "small.idx"), recovery=0.35) == first
 
 
 @pytest.fixture(scope="module")

@@ -195,22 +195,3 @@ def test_graph_is_saved_checked_and_searched(tmp_path):
     os.truncate(tmp_path / "an.idx" / "hnsw.bin", 100)
     with pytest.raises(IndexFolderError, match=r"hnsw\.bin"):
         Index.load(tmp_path / "an.idx").graph  # noqa: B018
-
-
-def test_records_are_found_by_their_binding_alone(tmp_path):
-    built = build()
-    built.keep_record({"kind": "certificate", "epsilon": 2.0}, {"rho": 1.5})
-    built.save(tmp_path / "an.idx")
-    loaded = Index.load(tmp_path / "an.idx")
-    loaded.keep_record({"kind": "certificate", "epsilon": 3.0}, {"rho": 2.5})
-    for index in (loaded, Index.load(tmp_path / "an.idx")):
-        assert index.find_record({"kind": "certificate", "epsilon": 2.0}) == {"rho": 1.5}
-        assert index.find_record({"kind": "certificate", "epsilon": 3.0}) == {"rho": 2.5}
-        assert index.find_record({"kind": "certificate", "epsilon": 4.0}) is None
-    for file in (tmp_path / "an.idx" / "records").iterdir():
-        file.write_text(file.read_text().replace("certificate", "something"))
-    with pytest.warns(UserWarning, match="damaged"):
-        assert (
-            Index.load(tmp_path / "an.idx").find_record({"kind": "certificate", "epsilon": 2.0})
-            is None
-        )
