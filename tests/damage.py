@@ -20,6 +20,7 @@ from textpriv.errors import TextprivError
 from textpriv.files import sha256_file
 from textpriv.index import Index, hnsw
 from textpriv.index.folder import meta_checksum
+from textpriv.language import NGrams
 from textpriv.vocabulary import Vocabulary
 
 Damage = Callable[[Path, dict[str, Any]], None]
@@ -31,7 +32,9 @@ def build(target: Path) -> Index:
     """Save the sound index."""
     vectors = np.random.default_rng(0).normal(size=(SIZE, 6)).astype(np.float32)
     words = [f"w{i}" for i in range(SIZE)]
-    index = Index.build(Vocabulary(words, vectors, np.arange(1.0, SIZE + 1.0)), "unit", k=K)
+    model = NGrams.from_ids(np.arange(SIZE).repeat(3) % 200, np.array([0, 3 * SIZE]), SIZE)
+    vocabulary = Vocabulary(words, vectors, np.arange(1.0, SIZE + 1.0))
+    index = Index.build(vocabulary, "unit", k=K, model=model)
     index.graph  # noqa: B018 - so that it is saved, too
     index.save(target)
     return index
@@ -50,6 +53,15 @@ def _array(name: str, change: Callable[[np.ndarray], Any]) -> Damage:
 
 def _put(name: str, *place: int, value: Any) -> Damage:
     return _array(name, lambda array: array.__setitem__(place, value))
+
+
+def _model(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Damage:
+    def damage(folder: Path, meta: dict[str, Any]) -> None:
+        with np.load(folder / "model.npz") as stored:
+            arrays = dict(stored)
+        np.savez(folder / "model.npz", **{**arrays, name: change(arrays[name])})
+
+    return damage
 
 
 def _meta(change: Callable[[dict[str, Any]], Any]) -> Damage:
@@ -176,6 +188,13 @@ DAMAGES: dict[str, Damage] = {
     "half a surrogate pair": _words(lambda words: words.__setitem__(3, "\ud800")),
     "two words exchanged": _words(lambda words: words.__setitem__(slice(2), ["w1", "w0"])),
     "one word too many": _words(lambda words: words.append("more")),
+    # The language model
+    "a model of noise": _bytes("model.npz", np.random.default_rng(0).bytes(5000)),
+    "a model cut short": _bytes("model.npz", lambda c: c[:-50]),
+    "a model not listed": _meta(lambda meta: meta["files"].pop("model.npz")),
+    "a model that is missing": lambda folder, meta: (folder / "model.npz").unlink(),
+    "a word of the model beyond": _model("seconds", lambda a: a + SIZE),
+    "a context of the model beyond": _model("offsets", lambda a: a + 1),
     # The listing
     "a listing nested too deep": _bytes("index.json", DEEP),
     "a unit of 0": _meta(lambda meta: meta.update(unit=0.0)),

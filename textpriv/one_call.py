@@ -52,7 +52,8 @@ def privatize(
 ) -> str | list[str]:
     """Make texts private in one call, with fresh randomness.
 
-    The mechanism is ContextualTEM over the built-in English words, which makes text that reads, else TEM with a Zipf prior.
+    The mechanism is ContextualTEM over the built-in English words and indexes with a language model, else TEM with a Zipf
+    prior.
 
     Parameters
     ----------

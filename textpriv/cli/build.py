@@ -14,8 +14,10 @@ from textpriv.cli.options import (
     Force,
     Json,
     Options,
+    TextColumn,
     flag,
     option,
+    public_texts,
     read_pairs,
     refuse_lost,
 )
@@ -41,6 +43,12 @@ class BuildOptions(Options):
     )
     lower: bool = flag("--lower", "Lower-case the words, because texts are lower-cased too.")
     without: Path | None = option(help="Public file of words to leave out, one word a line.")
+    text: str | None = option(
+        metavar="FILE",
+        help="Public texts of the language, never the private ones. Their language model is kept in the index, for "
+        "--mechanism contextual.",
+    )
+    text_column: TextColumn = "text"
     hierarchy: Literal["ward", "average", "complete", "single", "file", "wordnet"] | None = option(
         help="Make a tree for --mechanism tree: by clustering, from a file of 'word TAB group/group' lines, or from WordNet."
     )
@@ -54,8 +62,11 @@ class BuildOptions(Options):
         """Build the index, or the tree."""
         from textpriv.index.index import Index
         from textpriv.index.tree import Tree
+        from textpriv.language import NGrams
         from textpriv.vocabulary.vocabulary import Vocabulary
 
+        if self.text and (self.hierarchy or self.groups):
+            raise typer.BadParameter("--text is for vectors: a hierarchy has no language model")
         if self.hierarchy == "file":
             return Tree.from_file(source, self.language)
         with waiting("reading vectors"):
@@ -72,7 +83,12 @@ class BuildOptions(Options):
         if self.hierarchy or self.groups:
             method = self.hierarchy or "ward"
             return Tree.build(words, method, groups=self.groups, progress=shown)
-        return Index.build(words, self.space, projection=self.projection, progress=shown)
+        model, texts = None, public_texts(self.text, self.text_column)
+        if texts is not None:
+            with waiting("counting the language model"):
+                model = NGrams.count(texts, words, language=words.language or "en")
+        more: dict[str, Any] = {"projection": self.projection, "progress": shown}
+        return Index.build(words, self.space, model=model, **more)
 
 
 def index(
@@ -99,7 +115,7 @@ def index(
         return
     if source is None or out is None:
         raise typer.BadParameter("name SOURCE and OUT, or list public sets by --list")
-    refuse_lost(out, "OUT", [source, options.prior, options.without])
+    refuse_lost(out, "OUT", [source, options.prior, options.without, options.text])
     if out.exists() and not (force and (out / META).is_file()):
         raise IndexFolderError(
             f"{out} exists. Choose another folder. --force replaces an index folder, and nothing else."
@@ -125,7 +141,7 @@ def index(
         say("Many words have capitals, and texts are lower-cased. Add --lower to match them.")
     odds = ",".join(f"{name}={3 * 10**at}" for at, name in enumerate(levels))
     kind = " --mechanism tree" if hasattr(built, "names") else ""
-    amount = f"--levels {odds}" if levels else "--epsilon 6"
+    amount = f"--levels {odds}" if levels else "--recovery 0.1"
     say(f"Next: textpriv explain WORD --index {out}{kind} {amount}")
 
 

@@ -16,7 +16,7 @@ import typer
 
 from textpriv.cli.messages import say, waiting, warn
 from textpriv.files import lost_by
-from textpriv.mechanisms import NO_DEFAULT, find_mechanism, mechanism_names
+from textpriv.mechanisms import NO_DEFAULT, default_name, find_mechanism, mechanism_names
 
 if TYPE_CHECKING:
     from textpriv.engines.settings import PrivatizerSettings
@@ -120,7 +120,7 @@ class MechanismOptions(Options):
         metavar="NAME",
         autocompletion=lambda: [*mechanism_names()],
         help=f"How words are replaced: {', '.join(mechanism_names())}, or a registered name such as mine.Gauss.v1. Default: "
-        "contextual with the built-in English words, else tem.",
+        "contextual with the built-in English words or an index with --text, else tem.",
     )
     prior: str | None = rare(
         help="How often each word is drawn: zipf, uniform, counts (of the index), or a file of 'word count' lines."
@@ -136,13 +136,12 @@ class MechanismOptions(Options):
 
     @property
     def mechanism_name(self) -> str:
-        """The mechanism that was named, or the default: contextual over the built-in English words, else TEM."""
-        from textpriv.index.builtin import ENGLISH
+        """The mechanism that was named, or the default of the index."""
+        return self.mechanism or default_name(self.opened)
 
-        return self.mechanism or ("contextual" if self.index_name == ENGLISH else "tem")
-
-    def open_index(self) -> Index:
-        """Open the index."""
+    @functools.cached_property
+    def opened(self) -> Index:
+        """The index."""
         from textpriv.index.builtin import open_index
 
         return open_index(self.index_name)
@@ -170,13 +169,14 @@ class MechanismOptions(Options):
         from textpriv.guarantees.epsilon import choose_epsilon
         from textpriv.statement import at_least
 
-        index, name = self.open_index(), self.mechanism_name
+        index, name = self.opened, self.mechanism_name
         with waiting("looking for the epsilon (a minute for 25,000 words)"):
             chosen = choose_epsilon(index, recovery=self.recovery, mechanism=name, **found)
         epsilon = float(at_least(chosen.epsilon, 4))  # a bound is rounded down
         made = find_mechanism(name)(epsilon=epsilon, **found)(index)
         error = chosen.standard_error
-        estimate = f", estimated on general English (standard error {error:.1%})" if error else ""
+        text = "text of the index's language model" if index.model else "general English"
+        estimate = f", estimated on {text} (standard error {error:.1%})" if error else ""
         say(
             f"epsilon {epsilon:g}: an attacker who sees single words recovers {chosen.value:.1%} of content "
             f"words{estimate}. {made.statement.typical_odds}"
@@ -186,7 +186,7 @@ class MechanismOptions(Options):
     def build(self) -> Mechanism:
         """Return the mechanism over its index."""
         make = find_mechanism(self.mechanism_name)(**self.settings())
-        made: Mechanism = make(self.open_index())
+        made: Mechanism = make(self.opened)
         return made
 
 

@@ -267,7 +267,9 @@ def _tell_of_key(key: RunKey | None) -> None:
 class ReadingOptions(Options):
     """With which public model the words are guessed, and how."""
 
-    model: Path | None = option(help="Public language model (ARPA file). Default: general English.")
+    model: Path | None = option(
+        help="Public language model (ARPA file). Default: that of the index, else general English."
+    )
     public: str | None = option(
         metavar="FILE",
         help="Instead of a model: public texts like yours. A model is counted in them and tried on them.",
@@ -282,7 +284,8 @@ class ReadingOptions(Options):
         texts, words = public_texts(self.public, text_column), index.vocabulary.words
         if texts is not None:
             return PublicText.read(texts, index), "of public text"
-        model = general_english(words) if self.model is None else read_arpa(self.model, words)
+        model = index.model or general_english(words)
+        model = model if self.model is None else read_arpa(self.model, words)
         return sampled_text(model), "sampled from the language model (no real text)"
 
 

@@ -24,7 +24,8 @@ class PrivatizerSettings:
     index
         Path of a saved index folder, which each process maps into memory; "builtin:en" is the built-in index.
     mechanism
-        Registered name, such as ``"textpriv.TEM.v1"``, or the short one of the commands, such as ``"tem"``.
+        Registered name, such as ``"textpriv.TEM.v1"``, or the short one of the commands, such as ``"tem"``. Default: that
+        of the index, as in :func:`textpriv.privatize`.
     options
         The mechanism's arguments, such as ``{"epsilon": 6.0}`` (epsilon in units of 1/distance).
     policy
@@ -46,7 +47,7 @@ class PrivatizerSettings:
     """
 
     index: str = "builtin:en"
-    mechanism: str = "textpriv.TEM.v1"
+    mechanism: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, str] = field(default_factory=dict)
     seed: int | None = None
@@ -65,11 +66,13 @@ class PrivatizerSettings:
     def build(self) -> Privatizer:
         """Load the index and build the Privatizer."""
         from textpriv.index.builtin import open_index
-        from textpriv.mechanisms import find_mechanism
+        from textpriv.mechanisms import default_name, find_mechanism
         from textpriv.privatizer import Privatizer
         from textpriv.tokenization.policy import TokenPolicy
 
-        mechanism = find_mechanism(self.mechanism)(**self.options)(open_index(self.index))
+        index = open_index(self.index)
+        name = self.mechanism or default_name(index)
+        mechanism = find_mechanism(name)(**self.options)(index)
         more: dict[str, Any] = {"language": self.language, "seed": self.seed}
         if self.spans is not None:
             from textpriv.spans.detectors import make_detector

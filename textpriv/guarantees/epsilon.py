@@ -122,7 +122,7 @@ def choose_epsilon(
     recovery : float
         The largest share of tokens that the Bayes-optimal single-word attacker may recover, in (0, 1): the largest epsilon
         at which that holds, exactly, to a thousandth. For a mechanism that reads its context it is an estimate, from one
-        draw of 4,000 words of general English (or of ``context``): the upper end of its 95 % interval is at most the
+        draw of 4,000 words of its language (or of ``context``): the upper end of its 95 % interval is at most the
         share. ``value`` is then estimated on another such draw.
     odds : float
         The largest odds, to 1, that one output allows between two words at ``distance``, rounding included. Holds for every
@@ -213,7 +213,7 @@ def _by_recovery(
     def attacker(seed: int) -> BestAttacker:
         text = context
         if one.reads_context and text is None:
-            text = sampled_text(general_english(index.vocabulary.words), seed=seed)
+            text = sampled_text(index.model or general_english(index.vocabulary.words), seed=seed)
         return BestAttacker(weights, of, text)
 
     def success(mechanism: Mechanism, seed: int = 0) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from textpriv.errors import IndexFolderError, VocabularyError
 from textpriv.files import flush, sha256_file, umask
 from textpriv.index.grid import Grid
 from textpriv.index.spaces import SPACES
+from textpriv.language.ngrams import NGrams
 from textpriv.vocabulary.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -45,18 +46,19 @@ INDEX, TREE = "index", "tree"
 META, GRAPH = "index.json", "hnsw.bin"
 
 _FORMAT = 3
-_WORDS, _PRIOR = "words.json", "prior.npy"
+_WORDS, _PRIOR, _MODEL = "words.json", "prior.npy", "model.npz"
 _SAMPLE = 32  # words whose lists are computed again
 
 
 class Found(NamedTuple):
-    """What a folder contains: its kind, its listing, and its arrays by file name, mapped."""
+    """What a folder contains: its kind, its listing, its arrays by file name, mapped, and its language model."""
 
     path: Path
     kind: str
     meta: dict[str, Any]
     vocabulary: Vocabulary
     arrays: dict[str, NDArray[Any]]
+    model: NGrams | None
 
 
 def refuse(path: Path, what: str) -> NoReturn:
@@ -114,6 +116,8 @@ def _fill(
         graph.save_index(str(folder / GRAPH))
     elif index.path is not None and (index.path / GRAPH).is_file():
         shutil.copyfile(index.path / GRAPH, folder / GRAPH)
+    if index.model is not None:
+        index.model.save(folder / _MODEL)
     _dump(folder / _WORDS, index.vocabulary.words)
     listing = {
         "format": _FORMAT,
@@ -161,7 +165,13 @@ def read(path: Path, *, verify: bool) -> Found:
         refuse(path, "its words, vectors or weights are no vocabulary")
     if meta["kind"] == INDEX:
         _check_lists(path, arrays["neighbours.npy"], arrays["steps.npy"])
-    return Found(path.resolve(), meta["kind"], meta, vocabulary, arrays)
+    model = None
+    if _MODEL in meta["files"]:
+        try:
+            model = NGrams.load(path / _MODEL, len(words))
+        except ValueError:
+            refuse(path / _MODEL, "it is no language model of these words")
+    return Found(path.resolve(), meta["kind"], meta, vocabulary, arrays, model)
 
 
 def _read_meta(path: Path) -> dict[str, Any]:
@@ -180,8 +190,8 @@ def _read_meta(path: Path) -> dict[str, Any]:
     for name, is_sound in {**_FIELDS["both"], **_FIELDS[meta["kind"]]}.items():
         if not is_sound(meta.get(name)):
             refuse(file, f"{name!r} has a value that none has")
-    for name in (_WORDS, *_TABLES[meta["kind"]], GRAPH):
-        needed = name not in (_PRIOR, GRAPH) or (path / name).exists()
+    for name in (_WORDS, *_TABLES[meta["kind"]], GRAPH, _MODEL):
+        needed = name not in (_PRIOR, GRAPH, _MODEL) or (path / name).exists()
         if needed and name not in meta["files"]:
             refuse(file, f"it does not list {name!r}")
     return meta
@@ -263,7 +273,7 @@ def _are_floats(value: Any) -> bool:
 def _are_files(value: Any) -> bool:
     # A name is never a way out of the folder.
     return isinstance(value, dict) and all(
-        re.fullmatch(r"[a-z]+\.(npy|json|bin)", name)
+        re.fullmatch(r"[a-z]+\.(npy|npz|json|bin)", name)
         and isinstance(entry, dict)
         and _is_digest(entry.get("sha256"))
         for name, entry in value.items()

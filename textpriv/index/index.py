@@ -26,6 +26,7 @@ from textpriv.index.grid import (
 )
 from textpriv.index.hnsw import build_graph, read_graph
 from textpriv.index.spaces import MANHATTAN
+from textpriv.language.ngrams import NGrams
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 __all__ = ["Index", "progress_bar"]
@@ -62,11 +63,15 @@ class Index:
         Their distances: squared Euclidean distances in grid steps, or sums of absolute differences in "manhattan".
     moved : Moved
         How far rounding to the grid changed distances.
+    model : NGrams or None
+        Language model of its own, which ContextualTEM uses.
     fingerprint : str
-        SHA-256 over words, vectors, points, space and unit.
+        SHA-256 over words, vectors, points, space, unit and language model.
     path : Path or None
         The folder that the index was loaded from.
     """
+
+    model: NGrams | None = None
 
     def __init__(
         self,
@@ -75,9 +80,10 @@ class Index:
         neighbours: tuple[NDArray[np.int32], NDArray[np.int32]],
         moved: Moved,
         *,
+        model: NGrams | None = None,
         path: Path | None = None,
     ) -> None:
-        self.vocabulary, self.moved, self.path = vocabulary, moved, path
+        self.vocabulary, self.moved, self.model, self.path = vocabulary, moved, model, path
         self._grid = grid
         self.neighbour_ids, self.neighbour_steps = map(read_only, neighbours)
 
@@ -90,6 +96,7 @@ class Index:
         *,
         projection: int | None = None,
         fine: bool = False,
+        model: NGrams | None = None,
         progress: bool = False,
     ) -> Index:
         """Round the vectors of a vocabulary to a grid and find all nearest lists.
@@ -106,20 +113,24 @@ class Index:
             Keep so many principal directions of the vectors. This lengthens no distance.
         fine : bool
             Round to int16 instead of int8. "recommended" always does.
+        model : NGrams, optional
+            Language model for ContextualTEM, counted in public text: ``NGrams.count(texts, vocabulary)``.
         progress : bool
             Draw progress bars on standard error.
 
         Raises
         ------
         MetricError
-            If the vectors do not suit the space.
+            If the vectors do not suit the space, or the model is of other words.
         """
+        if model is not None and model.size != len(vocabulary):
+            raise MetricError("The language model is of another vocabulary.")
         grid, rows = Grid.of(vocabulary, space, projection, fine)
         if k < 1:
             raise MetricError(f"k= must be at least 1, not {k}.")
         with progress_bar("exact lists", progress) as report:
             lists = exact_lists(grid, min(k, len(vocabulary)), report)
-        return cls(vocabulary, grid, lists, grid.moved(rows, lists[0]))
+        return cls(vocabulary, grid, lists, grid.moved(rows, lists[0]), model=model)
 
     @classmethod
     def builtin(cls, language: str = "en") -> Index:
@@ -159,7 +170,8 @@ class Index:
         meta, arrays = found.meta, found.arrays
         grid = Grid(meta["space"], arrays["points.npy"], meta["unit"])
         lists = arrays["neighbours.npy"], arrays["steps.npy"]
-        index = Index(found.vocabulary, grid, lists, Moved(*meta["moved"]), path=found.path)
+        moved = Moved(*meta["moved"])
+        index = Index(found.vocabulary, grid, lists, moved, model=found.model, path=found.path)
         if not verify:
             index.fingerprint = meta["fingerprint"]
         elif index.fingerprint != meta["fingerprint"]:
@@ -212,10 +224,15 @@ class Index:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over words, vectors, points, space and unit."""
+        """SHA-256 over words, vectors, points, space, unit and language model."""
         grid = [self.space, self.unit.hex(), self.points.dtype.name, *self.points.shape]
-        found = hashlib.sha256(json.dumps([self.vocabulary.fingerprint(), *grid]).encode())
-        found.update(np.ascontiguousarray(self.points, self.points.dtype.newbyteorder("<")).data)
+        symbols, arrays = (
+            ((), ()) if self.model is None else (self.model.symbols, self.model.arrays)
+        )
+        named = [self.vocabulary.fingerprint(), *grid, *symbols]
+        found = hashlib.sha256(json.dumps(named).encode())
+        for array in (self.points, *arrays):
+            found.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
         return found.hexdigest()
 
     @property

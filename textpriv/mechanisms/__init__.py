@@ -76,11 +76,18 @@ def find_mechanism(name: str) -> Any:
 
 
 def default_name(index: Any) -> str:
-    """Short name of the mechanism of an index where none is named: contextual over the built-in English words, else TEM."""
+    """Short name of the mechanism of an index where none is named.
+
+    It is contextual with a language model of the index or with the built-in English words, else TEM.
+    """
     from textpriv.index.index import Index
     from textpriv.vocabulary.builtin import read_manifest
 
-    if not isinstance(index, Index) or index.language != "en":
+    if not isinstance(index, Index):
+        return "tem"
+    if index.model is not None:
+        return "contextual"
+    if index.language != "en":
         return "tem"
     is_builtin = index.vocabulary.fingerprint() == read_manifest("en")["fingerprint"]
     return "contextual" if is_builtin else "tem"

@@ -233,7 +233,7 @@ class ContextualTEM(TEM):
         Constant of the guarantee ``P_w(y | c) <= exp(epsilon d(w, w')) P_w'(y | c)`` for every released context c.
     model : NGrams, path or callable, optional
         Public. An n-gram model, an ARPA file, or a function from the released prefix (ids; -2 and below for symbols) to
-        positive weights, shape (V,). Default: general English.
+        positive weights, shape (V,). Default: that of the index, else general English.
     gamma : float, optional
         Truncation of the distance. Default: none, that is 30 / t.
 
@@ -265,7 +265,7 @@ class ContextualTEM(TEM):
         if callable(given):
             return np.ones(len(words))
         if given is None:
-            given = general_english(words)
+            given = self.index.model or general_english(words)
         elif not isinstance(given, NGrams):
             given = read_arpa(Path(given), words)
         self.model = given.words_only(other=False)

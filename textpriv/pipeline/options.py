@@ -37,7 +37,7 @@ class PipelineOptions:
     index
         An index folder; None for the built-in index of the pipeline's language, or if a saved pipeline brings its own.
     epsilon
-        Per unit of the index's distance, for ContextualTEM over the built-in English words, else for TEM.
+        Per unit of the index's distance, for the default mechanism of the index (:func:`textpriv.privatize`).
     recovery
         In place of epsilon: the largest share of content words that the Bayes-optimal single-word attacker may recover.
     mechanism

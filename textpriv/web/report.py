@@ -80,7 +80,8 @@ class Attack:
         worst = [(alone.words[word], float(alone.by_word[word])) for word in top.tolist()]
         attacker, single = BestAttacker(prior, "content", text, common), (alone.content, 0.0)
         if mechanism.reads_context:  # the exact share is that at the start of a text
-            public = text or sampled_text(general_english(alone.words))
+            model = mechanism.index.model or general_english(alone.words)
+            public = text or sampled_text(model)
             single = BestAttacker(prior, "content", public, common).alone(mechanism)
         context = None if text is None else attacker.in_context(mechanism)
         return cls(alone, single, common, context, worst)

@@ -74,6 +74,29 @@ def test_index_refuses_groups_without_meaning(run, failed, vectors, tmp_path):
     assert "whole number of groups" in failed(half)
 
 
+def test_index_counts_a_language_model_that_becomes_the_default(
+    run, failed, vectors, texts, tmp_path
+):
+    public = tmp_path / "public.jsonl"
+    rng = np.random.default_rng(5)
+    rows = [" ".join(rng.choice(WORDS[:150], 20)) + "." for _ in range(60)]
+    public.write_text("".join(json.dumps({"body": row}) + "\n" for row in rows))
+    given = ("--text", public, "--text-column", "body", "--language", "de")
+    assert "no language model" in failed(
+        run("index", vectors, tmp_path / "t", *given, "--groups", "a=5"), 2
+    )
+    assert run("index", vectors, tmp_path / "a.idx", *given).exit_code == 0
+    index = Index.load(tmp_path / "a.idx")
+    assert index.model.probability(0) > 5 * index.model.probability(160)
+    out = tmp_path / "out.txt"
+    done = run("privatize", texts, out, "--index", tmp_path / "a.idx", "--recovery", 0.3, "--json")
+    assert json.loads(done.stdout)["statement"]["mechanism"].startswith("ContextualTEM")
+    assert "the index's language model" in done.stderr
+    (tmp_path / "a.idx" / "model.npz").unlink()
+    more = ("--index", tmp_path / "a.idx", "--recovery", 0.3, "--force")
+    assert "model.npz is damaged (it is missing" in failed(run("privatize", texts, out, *more))
+
+
 def test_index_lists_public_sets_by_language(run, failed):
     rows = run("index", "--list", "--language", "de").stdout.splitlines()[1:]
     assert {row.split()[0] for row in rows} == {"de"}

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from textpriv import Index, Vocabulary
-from textpriv.errors import IndexFolderError, VocabularyError
+from textpriv.errors import IndexFolderError, MetricError, VocabularyError
 from textpriv.index.grid import Grid
 from textpriv.index.spaces import SPACES
+from textpriv.language import NGrams
 
 EQUAL = ("points", "neighbour_ids", "neighbour_steps")
 
@@ -81,6 +82,31 @@ def test_fingerprint_tells_whatever_changes_a_distance():
         Index.build(turned, "euclidean", k=7),
     ]
     assert len({built.fingerprint, *(other.fingerprint for other in others)}) == 6
+
+
+def model() -> NGrams:
+    ids = np.random.default_rng(2).integers(-1, 60, 500)
+    return NGrams.from_ids(ids, np.array([0, 250, 500]), 60)
+
+
+def test_a_language_model_comes_back_with_its_index(tmp_path):
+    built = build(model=model())
+    assert built.fingerprint != build().fingerprint
+    assert build().model is None
+    built.save(tmp_path / "an.idx")
+    loaded = Index.load(tmp_path / "an.idx")
+    for other in (loaded, *(pickle.loads(pickle.dumps(each)) for each in (built, loaded))):
+        assert_equal(built, other)
+        assert other.model.symbols == built.model.symbols
+        assert all(map(np.array_equal, other.model.arrays, built.model.arrays))
+    build().save(tmp_path / "an.idx", overwrite=True)
+    with pytest.raises(IndexFolderError, match="replaced by another index"):
+        pickle.loads(pickle.dumps(loaded))
+
+
+def test_a_language_model_of_other_words_is_refused():
+    with pytest.raises(MetricError, match="another vocabulary"):
+        build(model=NGrams.from_ids(np.arange(5), np.array([0, 5]), 5))
 
 
 def test_existing_folders_are_not_replaced_unasked(tmp_path):

@@ -184,3 +184,35 @@ def test_general_english_knows_what_follows_over_any_vocabulary(words):
     assert model.symbol(".") == 2
     assert model.after(the, white).sum() == pytest.approx(1)
     assert model.after(the, white).min() > 0
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_a_file_brings_back_the_same_model(tmp_path, order):
+    model = counted(order)
+    model.save(tmp_path / "model.npz")
+    again = NGrams.load(tmp_path / "model.npz", 3)
+    assert again.symbols == model.symbols
+    assert all(map(np.array_equal, again.arrays, model.arrays))
+
+
+DAMAGES = {
+    "single": lambda a: np.append(a[:-1], ONE - 1).astype("u4"),
+    "offsets": lambda a: a + 1,
+    "seconds": lambda a: np.where(a == a.max(), 90, a).astype("i4"),
+    "pairs": lambda a: np.full_like(a, ONE),
+    "pair_offsets": lambda a: a[::-1].copy(),
+    "thirds": lambda a: a.astype("i8"),
+    "triples": lambda a: a[:-1],
+    "symbols": lambda a: a.astype(object),
+    "size": lambda a: a + 1,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_model_is_refused(tmp_path, name):
+    counted().save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz") as stored:
+        arrays = dict(stored)
+    np.savez(tmp_path / "model.npz", **{**arrays, name: DAMAGES[name](arrays[name])})
+    with pytest.raises(ValueError, match=r"^$"):
+        NGrams.load(tmp_path / "model.npz", 3)

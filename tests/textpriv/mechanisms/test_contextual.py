@@ -10,7 +10,9 @@ import pytest
 
 import textpriv
 from textpriv.errors import MechanismError
+from textpriv.index import Index
 from textpriv.language.ngrams import NGrams
+from textpriv.mechanisms import default_name
 from textpriv.mechanisms.contextual import ContextualTEM
 from textpriv.privatizer import Privatizer
 from textpriv.tokenization.policy import TokenPolicy
@@ -260,3 +262,19 @@ def test_a_certificate_says_that_it_is_about_the_start_of_a_document(index):
 def test_general_english_serves_words_that_it_does_not_know(index):
     mechanism = ContextualTEM(index, EPSILON)
     assert np.isfinite(mechanism.log_prob(0, [1, FULL_STOP])).all()
+
+
+def test_the_model_of_an_index_is_used_and_bound():
+    vocabulary = textpriv.Vocabulary(list("abcde"), np.eye(SIZE), language="de")
+    own = [Index.build(vocabulary, "unit", model=models()[name]) for name in ("ordinary", "unseen")]
+    first, second = (ContextualTEM(each, EPSILON) for each in own)
+    assert first.binding() != second.binding()
+    given = ContextualTEM(own[1], EPSILON, model=own[0].model)
+    assert np.array_equal(given.log_prob(0, [1, 2]), first.log_prob(0, [1, 2]))
+    assert not np.array_equal(second.log_prob(0, [1, 2]), first.log_prob(0, [1, 2]))
+
+
+def test_a_model_makes_contextual_the_default():
+    vocabulary = textpriv.Vocabulary(list("abcde"), np.eye(SIZE), language="de")
+    assert default_name(Index.build(vocabulary, "unit")) == "tem"
+    assert default_name(Index.build(vocabulary, "unit", model=models()["unseen"])) == "contextual"
