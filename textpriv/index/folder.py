@@ -24,6 +24,7 @@ from textpriv.errors import IndexFolderError, VocabularyError
 from textpriv.files import flush, sha256_file, umask
 from textpriv.index.grid import Grid
 from textpriv.index.spaces import SPACES
+from textpriv.language.model_file import read_model, write_model
 from textpriv.language.ngrams import NGrams
 from textpriv.vocabulary.vocabulary import Vocabulary
 
@@ -117,7 +118,7 @@ def _fill(
     elif index.path is not None and (index.path / GRAPH).is_file():
         shutil.copyfile(index.path / GRAPH, folder / GRAPH)
     if index.model is not None:
-        index.model.save(folder / _MODEL)
+        write_model(folder / _MODEL, index.model)
     _dump(folder / _WORDS, index.vocabulary.words)
     listing = {
         "format": _FORMAT,
@@ -167,9 +168,8 @@ def read(path: Path, *, verify: bool) -> Found:
         _check_lists(path, arrays["neighbours.npy"], arrays["steps.npy"])
     model = None
     if _MODEL in meta["files"]:
-        try:
-            model = NGrams.load(path / _MODEL, len(words))
-        except ValueError:
+        model = read_model(path / _MODEL, len(words))
+        if model is None:
             refuse(path / _MODEL, "it is no language model of these words")
     return Found(path.resolve(), meta["kind"], meta, vocabulary, arrays, model)
 

@@ -12,14 +12,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.files import flush
 from textpriv.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["ONE", "OTHER", "START", "SYMBOLS", "NGrams", "token_ids"]
@@ -331,43 +329,6 @@ class NGrams:
         triples = _counted(model.find(0, earlier, before), tokens, count, discount)
         return cls.from_probabilities(size, symbols, single, pairs, triples)
 
-    # Files
-
-    def save(self, path: Path) -> None:
-        """Write the model as one file of arrays."""
-        content = {each.name: getattr(self, each.name) for each in fields(self)}
-        with open(path, "wb") as file:
-            np.savez_compressed(file, **content)
-            flush(file)
-
-    @classmethod
-    def load(cls, path: Path, size: int) -> NGrams:
-        """Read a model over so many words. Compiled code reads by its values, so all of them are checked.
-
-        Raises
-        ------
-        ValueError
-            If it is damaged.
-        """
-        try:
-            with np.load(path) as stored:
-                found = [stored[each.name] for each in fields(cls)]
-        except Exception:  # a damaged file may raise anything
-            raise ValueError from None
-        symbols = tuple(map(str, found[1].ravel()))
-        model, tokens = cls(size, symbols, *found[2:]), size + len(symbols) + 1
-        arrays = model.arrays
-        if (
-            [each.dtype for each in arrays] != [*map(np.dtype, ("u4", *("i8", "i4", "u4") * 2))]
-            or any(each.ndim != 1 for each in arrays)
-            or not (found[0] == size and symbols and len(model.single) == tokens)
-            or not (model.single[-1] == ONE and (model.single[1:] > model.single[:-1]).all())
-            or not _is_sound(tokens, tokens, *arrays[1:4])
-            or not _is_sound(tokens, len(model.pairs), *arrays[4:])
-        ):
-            raise ValueError
-        return model
-
 
 def token_ids(
     texts: Iterable[str], words: Sequence[str], language: str = "en"
@@ -407,20 +368,6 @@ def _counted(
     before, token = np.divmod(keys, count)
     total = np.bincount(before, weights=times)
     return before, token, (times - discount) / total[before]
-
-
-def _is_sound(
-    tokens: int, contexts: int, offsets: NDArray[Any], last: NDArray[Any], ends: NDArray[Any]
-) -> bool:
-    """Whether each context has rising tokens and rising sums of weights that leave a back-off weight."""
-    counts = np.diff(offsets)
-    if len(offsets) != contexts + 1 or not offsets[0] == 0 <= counts.min(initial=0):
-        return False
-    if not offsets[-1] == len(ends) == len(last) or (last < 0).any() or (last >= tokens).any():
-        return False
-    keys = np.repeat(np.arange(contexts), counts) * tokens + last
-    rises = (np.diff(keys) > 0).all() and (_steps(ends, offsets) >= 0).all()
-    return bool(rises and (_totals(ends, offsets) < ONE).all())
 
 
 def _totals(ends: NDArray[np.uint32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:

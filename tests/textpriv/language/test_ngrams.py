@@ -11,6 +11,7 @@ from textpriv.errors import TextprivError
 from textpriv.language import NGrams
 from textpriv.language.arpa import read_arpa
 from textpriv.language.general_english import general_english
+from textpriv.language.model_file import read_model, write_model
 from textpriv.language.ngrams import ONE
 from textpriv.vocabulary import Vocabulary
 
@@ -189,8 +190,8 @@ def test_general_english_knows_what_follows_over_any_vocabulary(words):
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_a_file_brings_back_the_same_model(tmp_path, order):
     model = counted(order)
-    model.save(tmp_path / "model.npz")
-    again = NGrams.load(tmp_path / "model.npz", 3)
+    write_model(tmp_path / "model.npz", model)
+    again = read_model(tmp_path / "model.npz", 3)
     assert again.symbols == model.symbols
     assert all(map(np.array_equal, again.arrays, model.arrays))
 
@@ -210,9 +211,8 @@ DAMAGES = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_model_is_refused(tmp_path, name):
-    counted().save(tmp_path / "model.npz")
+    write_model(tmp_path / "model.npz", counted())
     with np.load(tmp_path / "model.npz") as stored:
         arrays = dict(stored)
     np.savez(tmp_path / "model.npz", **{**arrays, name: DAMAGES[name](arrays[name])})
-    with pytest.raises(ValueError, match=r"^$"):
-        NGrams.load(tmp_path / "model.npz", 3)
+    assert read_model(tmp_path / "model.npz", 3) is None
