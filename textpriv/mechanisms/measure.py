@@ -34,6 +34,7 @@ __all__ = [
 PARTS = 1 << 62
 WORDS = 4  # random words of one attempt
 _MOST = 64  # attempts of a round
+_GUIDED = 50  # low bits of a part that the guide to a measure leaves out
 _TOGETHER = 1 << 14  # tokens whose random words are in memory at a time
 _FLOOR = (
     2.0**-40
@@ -45,6 +46,7 @@ class MeasureTables(NamedTuple):
 
     parts: NDArray[np.uint64]
     cumulative: NDArray[np.uint64]
+    guide: NDArray[np.int64]  # by the leading bits of a part, the first word it may belong to
 
 
 class BaseMeasure:
@@ -75,7 +77,9 @@ class BaseMeasure:
         self.parts = parts.astype(np.uint64)
         self.weights = self.parts.astype(np.float64) / PARTS
         self.cumulative = np.cumsum(self.parts, dtype=np.uint64)
-        self.tables = MeasureTables(self.parts, self.cumulative)
+        leading = np.arange((PARTS >> _GUIDED) + 1, dtype=np.uint64) << np.uint64(_GUIDED)
+        guide = np.searchsorted(self.cumulative, leading, side="right")
+        self.tables = MeasureTables(self.parts, self.cumulative, guide)
 
 
 @njit(cache=True, nogil=True)
@@ -95,7 +99,9 @@ def first_above(values: NDArray[Any], limit: int | np.uint64) -> int:
 @njit(cache=True, nogil=True)
 def find(part: np.uint64, measure: MeasureTables) -> int:
     """Return the id that a part of a measure belongs to."""
-    return first_above(measure.cumulative, part)
+    leading = part >> np.uint64(_GUIDED)
+    low, high = measure.guide[leading], measure.guide[leading + np.uint64(1)]
+    return low + first_above(measure.cumulative[low:high], part)
 
 
 @njit(cache=True, nogil=True)

@@ -85,15 +85,11 @@ def decay(steps: int, law: Decay) -> float:
 @njit(cache=True, nogil=True)
 def steps_between(points: NDArray[Any], first: int, second: int, root: bool) -> int:
     """Return the distance of two points in steps, as an index counts them."""
-    # Unsigned numbers need no check for negative ones, which takes most of the time.
+    # Unsigned numbers need no check for negative ones. Sums that stay 32 bits long are added eight at a time.
     a, b, total = np.uint64(first), np.uint64(second), np.int32(0)
-    if root:
-        for column in range(np.uint64(points.shape[1])):
-            apart = np.int32(points[a, column]) - np.int32(points[b, column])
-            total += np.int32(apart * apart)
-    else:
-        for column in range(np.uint64(points.shape[1])):
-            total += np.int32(abs(np.int32(points[a, column]) - np.int32(points[b, column])))
+    for column in range(np.uint64(points.shape[1])):
+        apart = np.int32(np.int32(points[a, column]) - np.int32(points[b, column]))
+        total = np.int32(total + np.int32(apart * apart if root else abs(apart)))
     return total
 
 
@@ -217,10 +213,9 @@ def _fill_row(rows: Rows, word: int, scale: float) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def _listed(rows: Rows, word: int, other: int, steps: int) -> bool:
-    """Whether a word so many steps away is in the list of a word."""
-    last = rows.steps[word, -1]
-    return steps < last or (steps == last and bool((rows.ids[word] == other).any()))
+def _listed(ids: NDArray[np.int32], last: int, other: int, steps: int) -> bool:
+    """Whether a word so many steps away is in a list whose last word is at ``last``."""
+    return steps < last or (steps == last and bool((ids == other).any()))
 
 
 @njit(cache=True, nogil=True)
@@ -248,41 +243,44 @@ def _fill_blocks(
 @njit(cache=True, nogil=True)
 def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint64]) -> int:
     """Draw an unlisted word of a word that has blocks; -1 where the attempt fails."""
-    row = rows.block_row[word]
-    if part >= rows.blocks[row, -1]:
+    # What the loop needs is taken out of the rows once: they are large to hand on.
+    points, parts, law = rows.points, rows.measure.parts, rows.law
+    listed, last, scale = rows.ids[word], rows.steps[word, -1], rows.scale[word]
+    sums = rows.blocks[rows.block_row[word]]
+    if part >= sums[-1]:
         return -1
-    which = first_above(rows.blocks[row], part)
-    end = rows.blocks[row, which - 1] if which else rows.ends[word, -1]
-    for other in range(which * rows.block, len(rows.points)):
-        steps = steps_between(rows.points, word, other, rows.law.root)
-        if _listed(rows, word, other, steps):
+    which = first_above(sums, part)
+    end = sums[which - 1] if which else rows.ends[word, -1]
+    for other in range(which * rows.block, len(points)):
+        steps = steps_between(points, word, other, law.root)
+        if _listed(listed, last, other, steps):
             continue
-        real = rows.measure.parts[other] * 2.0**-62 * decay(steps, rows.law) * rows.scale[word]
+        real = parts[other] * 2.0**-62 * decay(steps, law) * scale
         end += whole(real)
         if end > part:
             return other if fits(real, random[2], random[3]) else -1
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")  # a call would hand on all rows, which takes longer than most attempts
 def attempt(rows: Rows, word: int, random: NDArray[np.uint64]) -> int:
     """Make one attempt by four random words: the output, or -1 where it fails."""
     if word < 0:  # an unknown word
         return find(random[1] >> np.uint64(2), rows.measure)
-    part = random[0] >> np.uint64(2)
-    if part < rows.ends[word, -1]:
-        rank = first_above(rows.ends[word], part)
+    part, ends = random[0] >> np.uint64(2), rows.ends[word]
+    if part < ends[-1]:
+        rank = 0 if part < ends[0] else first_above(ends, part)
+        if ends[rank] - (ends[rank - 1] if rank else np.uint64(0)) > np.uint64(COARSE):
+            return np.int64(rows.ids[word, rank])  # not rounded up: no coin
         real = _listed_weight(rows, word, rank) * rows.scale[word]
         return np.int64(rows.ids[word, rank]) if fits(real, random[2], random[3]) else -1
     if rows.block_row[word] >= 0:
         return _from_block(rows, word, part, random)
     output = find(random[1] >> np.uint64(2), rows.measure)
-    steps = steps_between(rows.points, word, output, rows.law.root)
-    if steps < rows.steps[word, -1]:
-        return -1  # listed
-    if not coin(decay(steps, rows.law) * rows.tail[word], random[2], random[3]):
+    steps, last = steps_between(rows.points, word, output, rows.law.root), rows.steps[word, -1]
+    if steps < last or not coin(decay(steps, rows.law) * rows.tail[word], random[2], random[3]):
         return -1
-    return -1 if _listed(rows, word, output, steps) else output
+    return -1 if _listed(rows.ids[word], last, output, steps) else output
 
 
 @njit(cache=True, nogil=True)
