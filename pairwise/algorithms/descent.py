@@ -160,10 +160,12 @@ def noisy_descent(sums: AUCPairs | RecordSums, plan: DescentPlan, randomness: Ra
     """Run w ← Π[w − η(g + noise)] from 0, and return the mean of the iterates, all of which the plan's event covers."""
     w = np.zeros(sums.dimension)
     total = np.zeros_like(w)
-    for _ in range(plan.steps):
+    noise = plan.noise
+    ahead = noise.ahead(plan.steps, randomness) if noise.sigma > 0 else None
+    for step in range(plan.steps):
         gradient = _mean_gradient(sums, w, plan, randomness)
-        if plan.noise.sigma > 0:
-            gradient = plan.noise.release(gradient, randomness)
+        if ahead is not None:
+            gradient = noise.release(gradient, randomness, ahead[step])
         w = project_to_ball(w - plan.rate * gradient, plan.radius)
         total += w
     return np.asarray(total / plan.steps)

@@ -61,7 +61,7 @@ def transcript(
     """Record every release. Outputs are those of ``past``, or values with noise from ``source``."""
     seen: list[Drawn] = []
 
-    def release(plan, value, randomness):
+    def release(plan, value, randomness, ahead=None):
         drawn = Drawn(plan, np.array(value, dtype=float), np.empty(0))
         if past is not None:
             drawn.output = past[len(seen)].output
@@ -307,6 +307,21 @@ def test_noise_has_the_scale_of_the_plan(name, searched):
         if isinstance(plan, GaussianPlan):
             draws = replace(plan, dimension=1000).release(np.zeros(1000), Randomness(5))
             assert np.mean(np.square(draws)) == pytest.approx(plan.sigma**2, rel=0.25)
+
+
+def test_no_two_steps_share_noise_that_was_drawn_ahead():
+    (table, *_) = replaced(np.random.default_rng(0), 2)
+    rows = []
+
+    def release(plan, value, randomness, ahead=None):
+        rows.extend([] if ahead is None else [ahead.tobytes()])
+        return plan._draw(np.asarray(value, dtype=float), randomness, ahead)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlannedRelease, "release", release)
+        auc()(table, Till())
+    assert len(rows) >= 10
+    assert len(set(rows)) == len(rows)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("private_")])
