@@ -14,8 +14,9 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import count, islice
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -68,12 +69,12 @@ class TextEncoder:
         self._forget()
 
     def _forget(self) -> None:
-        self._codes: dict[str, tuple[int, ...]] = {}  # of each chunk; see _code
+        # Chunks are numbered as they are met; chunk c has the tokens from _ends[c] to _ends[c + 1].
+        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
         self._characters = 0
-        self._released: list[
-            tuple[str, int]
-        ] = []  # tokens that are not drawn, and their codes in a batch
-        self._numbers: dict[tuple[str, int], int] = {}  # of each of them
+        self._ends = np.zeros(1, dtype=np.int64)
+        self._codes = np.empty(0, dtype=np.int32)
+        self._strings: list[str] = []  # what is released for each token, "" if it is drawn
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TextEncoder, (self.words, self.policy, self.language)  # without raw words
@@ -81,29 +82,25 @@ class TextEncoder:
     def encode(self, texts: Sequence[str]) -> RawBatch:
         """Return the tokens of some texts."""
         with self._lock:
-            chunks = []
+            if len(self._numbers) > _MOST_CHUNKS or self._characters > _MOST_CHARACTERS:
+                self._forget()
+            chunks: list[str] = []
+            bounds = [0]
             for text in texts:
                 cased = text.lower() if self.policy.case == "lower" else text
                 of_text = cased.split()
-                if " ".join(of_text) != cased:
-                    of_text = _CHUNK.findall(cased)
-                chunks.append(list(map(self._read, of_text)) if len(cased) > _LONGEST else of_text)
-            if len(self._codes) > _MOST_CHUNKS or self._characters > _MOST_CHARACTERS:
-                self._forget()
-            if new := set().union(*chunks).difference(self._codes):
-                self._add(new)
-            found: list[int] = []
-            offsets = [0]
-            for of_text in chunks:
-                found.extend(chain.from_iterable(map(self._codes.__getitem__, of_text)))
-                offsets.append(len(found))
-            codes = np.array(found, dtype=np.int32)
-            undrawn = codes < UNKNOWN
-            numbers = (UNKNOWN - 1 - codes[undrawn]).tolist()
-            released = [self._released[number] for number in numbers]
-        codes[undrawn] = [code for _, code in released]
-        strings = [string for string, _ in released]
-        return RawBatch(codes, np.array(offsets, dtype=np.int64), strings)
+                chunks += of_text if " ".join(of_text) == cased else _CHUNK.findall(cased)
+                bounds.append(len(chunks))
+            numbers = np.fromiter(map(self._numbers.__getitem__, chunks), np.int64, len(chunks))
+            if len(self._numbers) >= len(self._ends):
+                self._add(list(islice(self._numbers, len(self._ends) - 1, None)))
+            starts, sizes = self._ends[numbers], np.diff(self._ends)[numbers]
+            ends = np.concatenate([[0], np.cumsum(sizes)])
+            places = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], sizes)
+            codes = self._codes[places]
+            released = places[codes < UNKNOWN].tolist()
+            strings = list(map(self._strings.__getitem__, released))
+        return RawBatch(codes, ends[bounds], strings)
 
     def offsets(self, text: str) -> NDArray[np.int64]:
         """Start and end of each token of a text, in characters; shape (tokens, 2)."""
@@ -132,35 +129,31 @@ class TextEncoder:
             return _TOO_LONG
         return chunk
 
-    def _add(self, chunks: Iterable[str]) -> None:
-        """Enter the codes of new chunks into the dictionary."""
-        new = list(chunks)
+    def _add(self, new: Sequence[str]) -> None:
+        """Enter the tokens of new chunks, in the order of their numbers."""
+        found: list[list[tuple[int, str]]] = []
         for start in range(0, len(new), _AT_ONCE):
-            part = new[start : start + _AT_ONCE]
-            for chunk, tokens in zip(part, _tokenized(self.language, part), strict=True):
-                codes = (self._code(token, name) for token, name in tokens)
-                self._codes[chunk] = tuple(code for code in codes if code is not None)
-                self._characters += len(chunk)
+            part = list(map(self._read, new[start : start + _AT_ONCE]))
+            for tokens in _tokenized(self.language, part):
+                coded = (self._code(token, name) for token, name in tokens)
+                found.append([each for each in coded if each is not None])
+        codes = [code for tokens in found for code, _ in tokens]
+        self._strings += [string for tokens in found for _, string in tokens]
+        self._codes = np.append(self._codes, np.array(codes, dtype=np.int32))
+        self._ends = np.append(self._ends, self._ends[-1] + np.cumsum(list(map(len, found))))
+        self._characters += sum(map(len, new))
 
-    def _code(self, token: str, name: str) -> int | None:
-        """The code of a token of a class, "" for a word: UNKNOWN or above if it is drawn, None if it is dropped.
-
-        Any other is UNKNOWN - 1 minus a number in the list of released tokens.
-        """
+    def _code(self, token: str, name: str) -> tuple[int, str] | None:
+        """The code of a token of a class, "" for a word, and what is released for it; None if it is dropped."""
         word = self._ids.get(token, UNKNOWN)
-        if not name and word != UNKNOWN:
-            return word
         action = getattr(self.policy, name or "unknown")
-        if action == "sample":
-            return word
+        if action == "sample" or (not name and word != UNKNOWN):
+            return word, ""
         if action == "drop":
             return None
-        kept = KEPT - CLASSES.index(name or "unknown")
-        released = (MASK, MASKED) if action == "mask" else (token, kept)
-        if released not in self._numbers:
-            self._released.append(released)
-            self._numbers[released] = len(self._released) - 1
-        return UNKNOWN - 1 - self._numbers[released]
+        if action == "mask":
+            return MASKED, MASK
+        return KEPT - CLASSES.index(name or "unknown"), token
 
 
 def without_halves(text: str) -> str:

@@ -142,7 +142,7 @@ def test_the_dictionary_is_emptied_when_it_is_full(monkeypatch, limit):
     for number in range(30):
         batch = encoder.encode([f"zorblax{number} film {number}", "good  film"])
         assert batch.strings == [f"zorblax{number}", str(number), " "]
-        assert len(encoder._codes) <= 50
+        assert len(encoder._numbers) <= 50
     assert "zorblax0" not in repr(vars(encoder))
 
 
