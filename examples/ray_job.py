@@ -1,4 +1,4 @@
-"""The same job on Ray: a Dataset in, a Dataset out. Needs textpriv[ray].
+"""The same job on Ray: a Dataset in, a Dataset out. Needs the extra ray.
 
 python examples/ray_job.py INDEX [ADDRESS]
 """

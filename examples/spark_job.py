@@ -1,4 +1,4 @@
-"""The same job on Spark: a DataFrame in, a DataFrame out. Needs textpriv[spark] and a Java runtime.
+"""The same job on Spark: a DataFrame in, a DataFrame out. Needs the extra spark and a Java runtime.
 
 python examples/spark_job.py INDEX [MASTER]
 """

@@ -2,7 +2,7 @@
 
 The public names are in ``__init__.pyi``, where type checkers read them. Each is loaded when it is first used (the pattern of
 SPEC 1), so that importing the package does not import scikit-learn. Of ``textpriv``, in the same distribution, only
-statements and the random stream are used.
+statements, the random stream and the hints of errors are used.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import ast
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from textpriv.errors import how_to_install
 
 _MODULE_OF = {
     alias.name: f"{__name__}.{node.module}"
@@ -30,8 +32,7 @@ def __getattr__(name: str) -> Any:
         if error.name is None or error.name.split(".")[0] == __name__:
             raise
         raise ImportError(
-            f"pairwise.{name} needs the package {error.name}, which is not installed: pip install 'textpriv[pairwise]', or "
-            "pip install '.[pairwise]' in a clone of the repository.",
+            f"pairwise.{name} needs packages that are not installed: {how_to_install('pairwise')}.",
             name=error.name,
         ) from None
     return value

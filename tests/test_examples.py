@@ -12,6 +12,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 # What each example is called with ("INDEX" becomes a small index), and what it must print.
 RUNS = {
     "choose_epsilon.py": (["INDEX"], "odds of 20 to 1"),
+    "latency.py": (["INDEX", "50"], "processor time of 50 calls: p50"),
     "new_mechanism.py": ([], "withstood"),
     "private_auc.py": ([], "epsilon inf: AUC 0.9"),
     "private_metric.py": ([], "epsilon inf: 0.9"),

@@ -113,15 +113,26 @@ def installed(package: str) -> bool:
 
 
 def how_to_install(extra: str) -> str:
-    """The command that installs the packages of an extra."""
+    """The command that installs the packages of an extra; it works wherever textpriv came from."""
+    packages = " ".join(f"'{each}'" for each in _packages(extra))
+    if not packages:
+        return f"pip install '.[{extra}]' in a clone of the repository"
+    return f"pip install {packages} (the extra {extra!r})"
+
+
+def _packages(extra: str) -> Iterator[str]:
+    """The packages of an extra, and of the extras that it names."""
     try:
         listed = [each.split(";") for each in requires("textpriv") or () if ";" in each]
     except PackageNotFoundError:
-        listed = []
-    packages = [f"'{name.strip()}'" for name, when in listed if f'"{extra}"' in when]
-    if not packages:
-        return f"pip install 'textpriv[{extra}]'"
-    return f"pip install {' '.join(packages)} (the extra 'textpriv[{extra}]')"
+        return
+    for name, when in listed:
+        if f'"{extra}"' in when:
+            own, _, more = name.strip().rstrip("]").partition("[")
+            for each in more.split(",") if own == "textpriv" else ():
+                yield from _packages(each)
+            if own != "textpriv":
+                yield name.strip()
 
 
 def needs(module: str, extra: str = "pairwise") -> Any:

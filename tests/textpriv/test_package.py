@@ -154,10 +154,10 @@ def test_mechanisms_and_what_lies_below_know_no_text_library():
     assert not outside(ROOT / "mechanisms", *lower) & {"spacy", "gensim", "pyarrow"}
 
 
-def test_pairwise_knows_of_textpriv_statements_and_randomness_alone():
+def test_pairwise_knows_statements_randomness_and_errors_alone():
     modules = set().union(*map(imported, (ROOT.parent / "pairwise").rglob("*.py")))
     known = {".".join(name.split(".")[:2]) for name in modules if name.startswith("textpriv")}
-    assert known == {"textpriv.statement", "textpriv.randomness"}
+    assert known == {"textpriv.statement", "textpriv.randomness", "textpriv.errors"}
 
 
 def test_textpriv_knows_nothing_of_pairwise():

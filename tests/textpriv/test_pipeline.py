@@ -884,3 +884,19 @@ def test_spawned_workers_give_the_same_output(folder, tmp_path):
     nlp.to_disk(tmp_path / "saved")
     got = fresh_process(SPAWN, json.dumps(TEXTS), tmp_path / "saved", cwd=tmp_path)
     assert got == texts_of(nlp.pipe(TEXTS))
+
+
+def test_spacy_evaluate_says_what_to_call_instead(folder, tmp_path):
+    from spacy.cli.evaluate import evaluate
+
+    nlp = strict_form(folder)
+    nlp.add_pipe("textcat")
+    raw = spacy.blank("en")("the zorblax was cold")
+    raw.cats = {"a": 1.0, "b": 0.0}
+    DocBin(docs=[raw]).to_disk(tmp_path / "dev.spacy")
+    nlp.initialize(lambda: list(PrivateCorpus(tmp_path / "dev.spacy")(nlp)))
+    nlp.to_disk(tmp_path / "model")
+    with pytest.raises(RawTextError, match=r"nlp\.evaluate\(list\(PrivateCorpus"):
+        evaluate(str(tmp_path / "model"), tmp_path / "dev.spacy")
+    loaded = spacy.load(tmp_path / "model")
+    assert "cats_score" in loaded.evaluate(list(PrivateCorpus(tmp_path / "dev.spacy")(loaded)))

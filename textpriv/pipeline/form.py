@@ -219,8 +219,9 @@ class PrivateForm:
             if not self.options.save_raw_words:
                 raise RawTextError(
                     f"{message} Make another pipeline, with the tokenizer {TOKENIZER_NAME}; read raw files with the reader "
-                    f"{READER_NAME}, and make raw documents in a vocabulary of their own. If those words are public, set "
-                    "save_raw_words = true in its config."
+                    f"{READER_NAME} (for spacy evaluate: nlp.evaluate(list(PrivateCorpus(FILE)(nlp)))), and make raw "
+                    "documents in a vocabulary of their own. If those words are public, set save_raw_words = true in its "
+                    "config."
                 )
             warnings.warn(f"{message} Do not pass it on.", RawTextWarning, stacklevel=4)
         self._known_words = len(self.vocab)

@@ -312,3 +312,20 @@ def test_nulls_and_new_columns_are_options(run, tmp_path):
     assert run("c.jsonl", given=tmp_path / "late.jsonl").exit_code == 1
     more = ("--on-new-column", "keep")
     assert run("d.jsonl", *more, given=tmp_path / "late.jsonl").exit_code == 0
+
+
+def test_a_new_shard_is_added_to_a_finished_folder(run, source, tmp_path):
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    lines = source.read_text().splitlines(keepends=True)
+    (shards / "1.jsonl").write_text("".join(lines[:10]))
+    assert run("out", given=shards).exit_code == 0
+    first = (tmp_path / "out" / "1.jsonl").read_bytes()
+    (shards / "2.jsonl").write_text("".join(lines[10:]))
+    assert "--resume" in run("out", given=shards).stderr
+    assert run("out", "--resume", given=shards).exit_code == 0
+    assert (tmp_path / "out" / "1.jsonl").read_bytes() == first
+    whole = run("whole", "--key", tmp_path / "out.key", given=shards)
+    assert whole.exit_code == 0, whole.stderr
+    for name in ("1.jsonl", "2.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

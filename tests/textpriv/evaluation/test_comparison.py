@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import catalogue
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -13,7 +14,7 @@ from textpriv.evaluation.comparison import CLEAR, COMMON_ONLY, Documents, Task, 
 from textpriv.evaluation.learning import ChannelNB
 from textpriv.index import Index
 from textpriv.language import NGrams
-from textpriv.mechanisms import TEM
+from textpriv.mechanisms import TEM, find_mechanism, registry
 from textpriv.vocabulary import Vocabulary
 
 SIZE, LENGTH = 60, 25
@@ -85,6 +86,21 @@ def test_mechanisms_are_compared_at_the_recovery_that_was_asked_for(index, task)
     assert len(found.plot().lines) == 4
     # A recovery out of reach is an empty row.
     assert np.isnan(compare([TEM(index, 1.0)], task, recovery=(1e-6,)).iloc[2]["epsilon"])
+
+
+def test_an_own_mechanism_is_compared_by_its_registered_name(index, task):
+    name = "mine.Flat.v1"
+    registry.register(name, func=lambda epsilon: lambda index: TEM(index, epsilon, prior="uniform"))
+    try:
+        named = {name: find_mechanism(name)(epsilon=1.0)(index), "flat": TEM(index, 1.0, "uniform")}
+        own, flat = (
+            row for _, row in compare(named, task, recovery=(0.4,), draws=1)[2:].iterrows()
+        )
+    finally:
+        del catalogue.REGISTRY[(*registry.namespace, name)]
+    assert own["mechanism"] == name
+    assert own["epsilon"] == flat["epsilon"]
+    assert own["alone"] == pytest.approx(0.4, rel=0.01)
 
 
 def test_documents_are_read_without_symbols(index):
