@@ -151,6 +151,17 @@ def test_decoding_says_how_texts_read(data_dir, tmp_path):
     assert "| decoded | 0." in shown
 
 
+def test_spans_counts_marked_units_that_the_patterns_find(tmp_path):
+    text = "Call 415-555-2671 or 078-05-1120, aged 41, on page 7."
+    marks = [("PHONE_NUMBER", 5, 17), ("US_SSN", 21, 32), ("AGE", 39, 41), ("AGE", 51, 52)]
+    names = "entity_type", "start_position", "end_position"
+    record = {"full_text": text, "spans": [dict(zip(names, each, strict=True)) for each in marks]}
+    (tmp_path / "set.json").write_text(json.dumps([record]))
+    shown = run("spans", "found", tmp_path / "set.json")
+    assert "SSN: found 1 of 1; 0 of 1 spans are none" in shown
+    assert "AGE: found 1 of 2; 0 of 1 spans are none" in shown
+
+
 def test_spans_count_units_that_survive(data_dir):
     pytest.importorskip("presidio_analyzer")
     pytest.importorskip("phonenumbers")
