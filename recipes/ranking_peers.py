@@ -60,6 +60,50 @@ def diffprivlib(X: Any, y: Any, Z: Any, epsilon: float, seed: int) -> Iterator[R
             yield name, pure, fitted.predict_proba(Z)[:, 1]
 
 
+def joined(X: Any) -> tuple[Any, list[str]]:
+    """Return a table with the columns of a one-hot category as one, and the kind of each column."""
+    columns: list[Any] = []
+    kinds: list[str] = []
+    last = ""
+    for column in X.T:
+        values = np.unique(column)
+        kind = "continuous" if len(values) > 2 else "one-hot" if 0 in values else "two-valued"
+        shown = column != 0
+        if kind == last == "one-hot" and not (shown & (columns[-1] > 0)).any():
+            columns[-1] = np.where(shown, columns[-1].max() + 1, columns[-1])
+            continue
+        columns.append(column if kind == "continuous" else shown * 1.0 if 0 in values else column)
+        kinds.append("continuous" if kind == "continuous" else "nominal")
+        last = kind
+    table = np.array(columns, dtype=object).T
+    for place, each in enumerate(kinds):
+        if each == "nominal":
+            table[:, place] = [f"{value:g}" for value in table[:, place]]
+    return table, kinds
+
+
+def interpret(X: Any, y: Any, Z: Any, epsilon: float, seed: int) -> Iterator[Ranked]:
+    """DP-EBM, told which columns are one category and the bounds of all numbers."""
+    from interpret.privacy import DPExplainableBoostingClassifier
+
+    both = np.vstack((X, Z))
+    largest = float(np.abs(both).max())
+    table, kinds = joined(both)
+    names = [f"column {place}" for place in range(len(kinds))]
+    numbers = [name for name, kind in zip(names, kinds, strict=True) if kind == "continuous"]
+    model = DPExplainableBoostingClassifier(
+        feature_names=names,
+        feature_types=kinds,
+        epsilon=epsilon,
+        delta=DELTA,
+        privacy_bounds=dict.fromkeys(numbers, (-largest, largest)),
+        n_jobs=1,
+        random_state=seed,
+    ).fit(table[: len(X)], y)
+    scores = model.predict_proba(table[len(X) :])[:, 1]
+    yield "DP-EBM", f"epsilon = {epsilon:g}, delta = {DELTA:g}, add/remove", scores
+
+
 def opacus(X: Any, y: Any, Z: Any, epsilon: float, seed: int) -> Iterator[Ranked]:
     """Logistic regression by DP-SGD."""
     import torch
@@ -106,6 +150,7 @@ def opacus(X: Any, y: Any, Z: Any, epsilon: float, seed: int) -> Iterator[Ranked
 RATE, CLIP = 64.0, 0.5
 PACKAGES: dict[str, Callable[..., Iterator[Ranked]]] = {
     "diffprivlib": diffprivlib,
+    "interpret": interpret,
     "opacus": opacus,
 }
 

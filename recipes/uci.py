@@ -1,7 +1,7 @@
 """Private rankings and metrics on public tables: every algorithm and other packages on the same splits and bounds.
 
 ``auc``: test AUC over epsilon, on the UCI sets and on tables of the KEEL collection that nothing was chosen on.
-``features``: test AUC of ``auto`` with and without ``PublicFeatures`` on the large sets.
+``features``: test AUC of ``auto`` with and without ``PublicFeatures``, and of DP-EBM, on the large sets.
 ``distances``: accuracy of 5 nearest neighbours under ``PrivateMetricLearner`` and the identity. Run
 
     python recipes/uci.py auc --data-dir DATA --out uci
@@ -72,6 +72,7 @@ SLOW = ("sgd-output", "ftrl", "offpairstrc", "onpairstrc")
 # What other packages need in an environment of their own; with "here", on top of what is installed here.
 PEERS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "diffprivlib": (False, ("diffprivlib==0.6.6", "scikit-learn<1.7")),
+    "interpret": (False, ("interpret-core==0.7.3",)),
     "opacus": (True, ("opacus==1.6.0", "opt_einsum>=3.3")),
 }
 FEW_SPLITS = 5
@@ -320,11 +321,14 @@ def peer_python(package: str, folder: Path) -> Path:
     return python
 
 
-def peer_cells(tasks: list[Task], out: Path, jobs: int) -> list[Cell]:
-    """Return the cells of other packages on the splits of the tasks, kept in OUT/peers.json."""
+def peer_cells(
+    tasks: list[Task], out: Path, jobs: int, packages: Iterable[str] = PEERS
+) -> list[Cell]:
+    """Return the cells of other packages on the splits of the tasks, kept in a file of OUT."""
     tasks = [task for task in tasks if task[1].startswith(KEEL) or task[3] < FEW_SPLITS]
     asked = [[task[1], task[3], list(task[4])] for task in tasks]
-    kept = out / "peers.json"
+    experiment = tasks[0][0]
+    kept = out / f"peers-{experiment}.json"
     if kept.exists():
         found = json.loads(kept.read_text(encoding="utf-8"))
         if found["asked"] == asked:
@@ -337,7 +341,7 @@ def peer_cells(tasks: list[Task], out: Path, jobs: int) -> list[Cell]:
             path = folder / f"{place:05d}.npz"
             np.savez(path, X=X, y=y, Z=Z, z=z, epsilons=np.array(epsilons), seed=seed)
         running: list[tuple[str, subprocess.Popen[bytes]]] = []
-        for package in PEERS:
+        for package in packages:
             command = [str(peer_python(package, out)), str(PEER_SCRIPT), package, str(folder)]
             answer = folder / f"{package}.json"
             running.append((package, subprocess.Popen([*command, str(answer)])))  # noqa: S603
@@ -348,7 +352,7 @@ def peer_cells(tasks: list[Task], out: Path, jobs: int) -> list[Cell]:
                 raise typer.Exit(1)
             for cell in json.loads((folder / f"{package}.json").read_text(encoding="utf-8")):
                 _, table_name, _, seed, _ = tasks[int(cell.pop("split"))]
-                cells.append({"experiment": "auc", "set": table_name, "seed": seed, **cell})
+                cells.append({"experiment": experiment, "set": table_name, "seed": seed, **cell})
     kept.write_text(json.dumps({"asked": asked, "cells": cells}), encoding="utf-8")
     return cells
 
@@ -573,10 +577,14 @@ def features(
     jobs: Jobs = 2,
     online: Online = False,
     sets: Sets = None,
+    others: Annotated[bool, typer.Option("--others/--no-others", help="Also DP-EBM.")] = True,
 ) -> None:
-    """Print the test AUC of auto with and without PublicFeatures on the large sets."""
+    """Print the test AUC of auto with and without PublicFeatures, and of DP-EBM, on the large sets."""
     source = _source(data_dir, online)
-    cells = run(_tasks("features", ("adult", "bank"), sets, source, splits, (1.0, 4.0)), out, jobs)
+    tasks = _tasks("features", ("adult", "bank"), sets, source, splits, (1.0, 4.0))
+    cells = run(tasks, out, jobs)
+    if others:
+        cells += peer_cells(tasks, out, jobs, ("interpret",))
     report = markdown(cells, "mean test AUC")
     (out / "features.md").write_text(report, encoding="utf-8")
     write_csv(cells, out / "features.csv")
