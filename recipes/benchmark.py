@@ -31,6 +31,7 @@ import spacy
 import typer
 
 import textpriv
+from textpriv.language import NGrams
 from textpriv.randomness import Stream
 
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
@@ -128,6 +129,26 @@ def draws(index: textpriv.Index, tokens: int, rounds: int) -> Iterator[Limit]:
         yield Limit(f"TEM, epsilon {epsilon:g}", "words a second", rate, 500_000, most=False)
 
 
+def in_context(texts: list[str], public: list[str], rounds: int) -> Iterator[Limit]:
+    """ContextualTEM over the built-in words, with trigrams counted from public texts."""
+    index, blank = textpriv.Index.builtin("en"), spacy.blank("en")
+    model = NGrams.count(public, index.vocabulary)
+    privatizer = textpriv.Privatizer(textpriv.ContextualTEM(index, EPSILON, model))
+    batch = privatizer.read_batch(texts)
+    times = in_turns(
+        {
+            "tokenizer": lambda: [blank.tokenizer(text) for text in texts],
+            "text": lambda: list(privatizer.pipe(texts)),
+            "draws": lambda: privatizer.release_batch(batch),
+        },
+        rounds,
+    )
+    rate = batch.counts["sampled"] / times["draws"]
+    yield Limit("ContextualTEM, trigrams", "words a second", rate, 50_000, most=False)
+    ratio = times["text"] / times["tokenizer"]
+    yield Limit("ContextualTEM, text to text", "of blank tokenization", ratio, 1.0)
+
+
 def certificate(index: textpriv.Index) -> Iterator[Limit]:
     """The exact constant over all pairs."""
     begun = time.perf_counter()
@@ -196,6 +217,7 @@ def main(
     parts = (
         pipelines(index, texts[:3000], rounds),
         draws(index, 50_000 if quick else 1_000_000, rounds),
+        in_context(texts[:500], texts[-20_000:], rounds),
         () if quick else certificate(index),
         starts(1 if quick else 3),
         files(index, texts),

@@ -45,8 +45,8 @@ NextWord = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # released prefix
 
 _LEAST = 2.0**-24  # probability of a word without context: rarer words would need many attempts
 _WORDS = 8  # random words of one attempt
-_SHORT = 512  # successors of a context that are all weighed one by one
-_NEAR = 64  # of a longer list: words of a nearest list that are
+_SHORT = 32  # successors of a context that are all weighed one by one
+_NEAR = 16  # of a longer list: words of a nearest list that are
 
 
 class _Model(NamedTuple):
@@ -90,7 +90,7 @@ class _Envelopes(NamedTuple):
 def _envelopes(
     near: Rows, word: int, successors: NDArray[np.int32], ends: NDArray[np.uint32]
 ) -> _Envelopes:
-    rest = np.uint64(0)
+    points, law, rest = near.points, near.law, np.uint64(0)  # rows are large to hand on
     if len(successors) <= _SHORT:
         places = np.arange(len(successors))
     else:
@@ -102,13 +102,13 @@ def _envelopes(
                 places[own] = row
                 own += 1
         places = places[:own]
-        rest = _ceiling(decay(np.int64(near.steps[word, len(words) - 1]), near.law))
+        rest = _ceiling(decay(np.int64(near.steps[word, len(words) - 1]), law))
     sums, total = np.zeros(len(places) + 1, np.uint64), np.uint64(0)
     for row, at in enumerate(places):
         weight = ends[at] - (ends[at - 1] if at else np.uint32(0))
         if weight:  # symbols have none, and no point
-            steps = steps_between(near.points, word, successors[at], near.law.root)
-            total += _ceiling(decay(np.int64(steps), near.law)) * np.uint64(weight)
+            steps = steps_between(points, word, successors[at], law.root)
+            total += _ceiling(decay(np.int64(steps), law)) * np.uint64(weight)
         sums[row] = total
     if rest:
         total += rest * np.uint64(ends[-1])
