@@ -48,7 +48,7 @@ def read(records: list[dict[str, object]], label: str, words: textpriv.Vocabular
 
 
 def tasks_of(
-    data: Path, vocabulary: textpriv.Vocabulary, most: int | None, only: str
+    data: Path, vocabulary: textpriv.Vocabulary, most: int | None, only: list[str] | None
 ) -> tuple[dict[str, Task], PublicText]:
     """The tasks by name, or one of them, and what the context attacker is tried on."""
     train = lines_of(data / "imdb/train.jsonl.gz")
@@ -82,7 +82,7 @@ def tasks_of(
     tasks = {
         name: Task(read(one, label, vocabulary), read(two, label, vocabulary), judge, cost)
         for name, (one, two, label, cost) in parts.items()
-        if only in ("", name)
+        if not only or name in only
     }
     return tasks, text
 
@@ -132,7 +132,8 @@ def main(
     out: Annotated[Path, typer.Option()] = Path("tradeoff"),
     words: Annotated[int, typer.Option(help="Size of the vocabulary.")] = 6000,
     draws: Annotated[int, typer.Option()] = 5,
-    only: Annotated[str, typer.Option(help="One task, by name.")] = "",
+    only: Annotated[list[str] | None, typer.Option(help="Tasks, by name; all if none.")] = None,
+    recovery: Annotated[list[float] | None, typer.Option(help="Default: 0.05, 0.1, 0.2.")] = None,
     reviews: Annotated[int | None, typer.Option(help="Reviews of IMDB at most.")] = None,
     peers: Annotated[bool, typer.Option("--peers")] = False,
 ) -> None:
@@ -145,7 +146,12 @@ def main(
     attacker = BestAttacker(counts, "content", text, min(COMMON, words // 4))
     mechanisms = mechanisms_of(vocabulary, text.model, peers=peers)
     found = compare(
-        mechanisms, tasks, recovery=RECOVERY, attacker=attacker, draws=draws, channel=True
+        mechanisms,
+        tasks,
+        recovery=recovery or RECOVERY,
+        attacker=attacker,
+        draws=draws,
+        channel=True,
     )
     for name, rows in found.groupby("task", sort=False):
         stem = str(out / str(name).replace(" ", "-"))

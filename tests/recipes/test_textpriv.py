@@ -93,9 +93,9 @@ def data_dir(tmp_path_factory) -> Path:
 
 def test_the_trade_off_is_at_the_recovery_that_was_asked_for(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(loaded("tradeoff"), "FORMS", ["SanText"])
-    monkeypatch.setattr(loaded("tradeoff"), "RECOVERY", (0.3,))
     monkeypatch.setattr(loaded("tradeoff"), "ATTACKED", 4)
     options = ["--words", len(WORDS), "--draws", 1, "--only", "imdb", "--reviews", 60, "--peers"]
+    options += ["--recovery", 0.3]
     shown = run("tradeoff", "--data-dir", data_dir, "--out", tmp_path, *options)
     import pandas as pd
 

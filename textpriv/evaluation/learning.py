@@ -91,6 +91,7 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
         """
         law = Law(self.mechanism, self.prior)
         self._channel = law.sparse_rows()
+        self._turned = self._channel.T.tocsr()
         # What the rows leave out is spread as all outputs are.
         self._spread = np.asarray(self._channel.mean(axis=0)).ravel() + 1e-3 / len(law)
         self._spread /= self._spread.sum()
@@ -110,8 +111,7 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
         right = []
         for smoothing in _TRIED:
             self._learn(counts[~held], labels[~held], prior, smoothing)
-            words = np.stack([self._outputs(each) for each in self.words_])
-            guess = self._scores(counts[held], words).argmax(axis=1)
+            guess = self._scores(counts[held], self._outputs(self.words_)).argmax(axis=1)
             right.append(float(np.mean(guess == labels[held])))
         return _TRIED[int(np.argmax(right))]
 
@@ -122,31 +122,29 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
         prior: NDArray[np.float64],
         smoothing: float,
     ) -> None:
-        every = self._originals(_column_sums(counts), prior, _FIRST)
-        self.words_ = np.stack(
-            [
-                self._originals(_column_sums(counts[labels == each]), every, smoothing)
-                for each in range(len(self.classes_))
-            ]
-        )
         times = np.bincount(labels, minlength=len(self.classes_))
+        of_class = csr_matrix((np.ones(len(labels)), (labels, np.arange(len(labels)))))
+        outputs = (of_class @ counts).toarray()
+        every = self._originals(outputs.sum(axis=0, keepdims=True), prior, _FIRST)
+        self.words_ = self._originals(outputs, every[0], smoothing)
         self.class_log_prior_ = np.log((times + 1.0) / (times.sum() + len(times)))
 
     def _originals(
         self, outputs: NDArray[np.float64], prior: NDArray[np.float64], smoothing: float
     ) -> NDArray[np.float64]:
-        """Distribution of the words that some counts of outputs came from, by MAP with a Dirichlet prior."""
-        words = prior.copy()
+        """Distribution of the words that each row of output counts came from, by MAP with a Dirichlet prior."""
+        words = np.tile(prior, (len(outputs), 1))
+        pull = smoothing * outputs.sum(axis=1, keepdims=True) * prior
         for _ in range(self.iterations):
             ratio = outputs / self._outputs(words)
-            came = words * (self._channel @ ratio + self._lost * (self._spread @ ratio))
-            words = came + smoothing * outputs.sum() * prior
-            words /= words.sum()
+            spread = np.outer(ratio @ self._spread, self._lost)
+            words = words * ((self._channel @ ratio.T).T + spread) + pull
+            words /= words.sum(axis=1, keepdims=True)
         return words
 
     def _outputs(self, words: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Distribution of outputs where words are distributed so."""
-        return self._channel.T @ words + (self._lost @ words) * self._spread
+        """Distribution of outputs where words are distributed as in each row."""
+        return (self._turned @ words.T).T + np.outer(words @ self._lost, self._spread)
 
     def _scores(self, counts: csr_matrix, words: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.class_log_prior_ + counts @ np.log(words).T
@@ -188,7 +186,3 @@ def count_matrix(ids: NDArray[np.integer], offsets: NDArray[np.int64], words: in
     )
     counts.sum_duplicates()
     return counts
-
-
-def _column_sums(counts: csr_matrix) -> NDArray[np.float64]:
-    return np.asarray(counts.sum(axis=0), np.float64).ravel()
