@@ -49,7 +49,7 @@ def ratio_bound(
     error : float
         Probability with which the bound may be wrong, shared by all events that could have been counted.
     """
-    from scipy.stats import beta
+    from scipy.special import betaincinv
 
     thresholds = np.quantile(lean, np.linspace(0, 1, _THRESHOLDS + 2)[1:-1])
     order = np.argsort(lean, kind="stable")
@@ -60,8 +60,8 @@ def ratio_bound(
     hits, misses = hits[hits > 0], misses[hits > 0]
     # Clopper and Pearson's intervals.
     share = error / (2 * (len(lean) + _THRESHOLDS))
-    low = beta.ppf(share, hits, first.sum() - hits + 1)
-    high = beta.ppf(1 - share, misses + 1, np.maximum(second.sum() - misses, 1e-300))
+    low = betaincinv(hits, first.sum() - hits + 1, share)
+    high = betaincinv(misses + 1, np.maximum(second.sum() - misses, 1e-300), 1 - share)
     ratios = np.log(low) - np.log(np.where(misses >= second.sum(), 1.0, high))
     return float(ratios.max(initial=-np.inf))
 
