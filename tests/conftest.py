@@ -99,8 +99,17 @@ _LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest; the others keep their order."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run take the tests marked ``slow``, too."""
+    parser.addoption("--slow", action="store_true", help="also run the tests that take long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave slow tests out unless they are asked for, and begin with the files that take longest."""
+    if not config.getoption("slow") and not any("::" in named for named in config.args):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in set(slow)]
     turns = {Path(__file__).parent / name: turn for turn, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: turns.get(item.path, len(turns)))
 

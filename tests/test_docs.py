@@ -57,6 +57,7 @@ def test_python_of_a_page_runs(page, demo_index, tmp_path, monkeypatch):
         exec(compile(block, f"{page}, block {number}", "exec"), names)
 
 
+@pytest.mark.slow
 def test_the_nightly_job_leaves_finished_partitions_and_takes_up_new_ones(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -77,6 +78,7 @@ def test_the_nightly_job_leaves_finished_partitions_and_takes_up_new_ones(tmp_pa
     assert first.read_bytes() == before[0]
 
 
+@pytest.mark.slow
 def test_the_page_on_training_runs_as_it_stands_and_saves_no_raw_word(
     demo_index, tmp_path, monkeypatch
 ):
@@ -164,6 +166,7 @@ def _article(page: Path) -> str:
     return article
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")
 def test_every_page_of_the_site_fits_a_wide_and_a_narrow_screen_with_its_formulas(
     site, tmp_path_factory

@@ -42,6 +42,7 @@ def shown(notebook, containing: str) -> str:
     return "\n".join(parts)
 
 
+@pytest.mark.slow
 def test_every_cell_runs_and_shows_what_it_says(run):
     notebook, place = run
     assert "." in shown(notebook, "textpriv.privatize(")

@@ -48,6 +48,7 @@ def run_on(settings: dict[str, str]) -> dict[str, dict[str, str]]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     platform.machine().lower() not in ("x86_64", "amd64") or not vectorized(),
     reason="emulates an older x86-64 processor on one that has what it lacks",

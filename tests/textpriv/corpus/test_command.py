@@ -270,6 +270,7 @@ def _command(*arguments: object) -> list[str]:
     return [sys.executable, "-c", "from textpriv.cli.app import main; main()", *map(str, arguments)]
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(index, tmp_path):
     # A long unknown word makes a text large and takes no time.
     texts = [f"{WORDS[n]} {'x' * 9_000}" for n in range(100)]

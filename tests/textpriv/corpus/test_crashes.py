@@ -75,6 +75,7 @@ for source, name in [(sys.argv[4], "out"), (sys.argv[5], "out.jsonl.gz")]:
 """
 
 
+@pytest.mark.slow
 def test_ten_runs_that_are_killed_go_on_to_the_same_bytes(index, shards, lines, tmp_path):
     arguments = map(str, (TESTS, index, tmp_path, shards, lines))
     done = subprocess.run(
@@ -180,6 +181,7 @@ for race in range(2):
 """
 
 
+@pytest.mark.slow
 def test_of_runs_that_race_on_one_output_one_wins(index, lines, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", RACERS, *map(str, (TESTS, index, lines, tmp_path))],

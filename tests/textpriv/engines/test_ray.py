@@ -15,6 +15,7 @@ from engine_runs import COLUMNS, bytes_of, run
 from textpriv.engines.frames import frame_statement
 from textpriv.errors import CorpusError
 
+pytestmark = pytest.mark.slow
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "ray_job.py"
 
 

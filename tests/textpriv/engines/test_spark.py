@@ -57,6 +57,7 @@ def spark():
             thread.join(20)
 
 
+@pytest.mark.slow
 def test_spark_releases_the_same_bytes_also_when_a_task_is_killed(
     spark, tmp_path, shards, settings, key, expected, killed_once
 ):
@@ -226,6 +227,7 @@ def test_the_example_of_a_job_runs_and_prints(spark, demo_index, monkeypatch, ca
 # Without the session of the others: a process of its own starts one, and is killed.
 
 
+@pytest.mark.slow
 def test_a_run_whose_driver_was_killed_is_continued_to_the_same_bytes(
     tmp_path, shards, index, settings, key, expected
 ):
