@@ -14,10 +14,19 @@ from textpriv.files import cache_folder
 from textpriv.index.index import Index
 from textpriv.vocabulary.builtin import read_builtin, read_manifest
 
-__all__ = ["BUILTIN", "ENGLISH", "LIST_LENGTH", "absolute_name", "builtin_index", "open_index"]
+__all__ = [
+    "BUILTIN",
+    "ENGLISH",
+    "LIST_LENGTH",
+    "SPACE",
+    "absolute_name",
+    "builtin_index",
+    "open_index",
+]
 
 ENGLISH = "builtin:en"
 BUILTIN = "builtin:"  # before the code of a language, where otherwise a folder is named
+SPACE = "recommended"
 LIST_LENGTH = 64
 
 
@@ -46,11 +55,11 @@ def builtin_index(language: str = "en") -> Index:
 @functools.cache
 def _open(language: str, cache: Path) -> Index:
     manifest = read_manifest(language)
-    files = hashlib.sha256(repr(sorted(manifest["files"].items())).encode())
-    folder = cache / f"{language}-{__version__}-{files.hexdigest()[:16]}"
+    made_of = repr((sorted(manifest["files"].items()), SPACE, LIST_LENGTH)).encode()
+    folder = cache / f"{language}-{__version__}-{hashlib.sha256(made_of).hexdigest()[:16]}"
     with suppress(OSError, IndexFolderError):
         return Index.load(folder)
-    built = Index.build(read_builtin(language), k=LIST_LENGTH)
+    built = Index.build(read_builtin(language), SPACE, k=LIST_LENGTH)
     with suppress(OSError, IndexFolderError):
         built.save(folder, overwrite=True)
     # Opened, it is mapped, and other processes share its pages; another process may have been first.
