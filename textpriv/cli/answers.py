@@ -128,7 +128,8 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
     print(
         f"\nrecovered: share of tokens that {attackers}\n"
         "distance: mean distance to the output; 1 is that of two unrelated words.\n"
-        "contextual: recovery is an estimate. The other figures are for the start of a document."
+        "contextual: recovery is a cautious estimate. The other figures are for the start of a document. It fits "
+        "each word to those before it,\nso its text reads best. Here is the command for the words that stay nearest:"
     )
     for reason in found.left_out:
         say(reason)
