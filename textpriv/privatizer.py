@@ -299,8 +299,8 @@ class Privatizer:
         """Draw the spans and words of a batch: return the batch with its spans drawn, and word ids for its words."""
         drawn_at = np.flatnonzero(batch.codes >= UNKNOWN)
         in_context = self.mechanism.reads_context
-        words = np.searchsorted(drawn_at, batch.offsets)
-        ids, offsets = batch.codes[drawn_at], words
+        drawn_offsets = np.searchsorted(drawn_at, batch.offsets)
+        ids, offsets = batch.codes[drawn_at], drawn_offsets
         if in_context:  # draws then depend on all tokens, and so does a document's identity
             ids, offsets = self._in_context(batch), batch.offsets
         own = [ids[first:last].astype("<i4").tobytes() for first, last in pairwise(offsets)]
@@ -311,11 +311,11 @@ class Privatizer:
                 replace(each, content=framed(each.content) + of_words)
                 for each, of_words in zip(self.spans.documents(batch, scopes), own, strict=True)
             ]
-        counts = np.diff(words).tolist()
+        counts = np.diff(drawn_offsets).tolist()
         streams = self._streams.of(counts, keys, contents, lambda: self.fingerprint)
         if self.spans is not None:
             batch = self.spans.draw(batch, streams, scopes)
-        if keys is None and not in_context:  # nothing distinguishes documents: they are read as one
+        if keys is None and not in_context:  # all have one stream: they are drawn as one document
             offsets, streams = offsets[[0, -1]], streams[:1]
         drawn = self.mechanism.sample_documents(ids, offsets, streams)
         return batch, drawn[drawn_at] if in_context else drawn
