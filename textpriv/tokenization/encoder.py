@@ -181,6 +181,7 @@ class _Rules(NamedTuple):
 
 @functools.cache
 def _rules(language: str) -> _Rules:
+    from spacy.attrs import IS_PUNCT, IS_SPACE, IS_STOP, LIKE_NUM
     from spacy.tokenizer import Tokenizer
     from spacy.util import get_lang_class, registry
     from spacy.vocab import create_vocab
@@ -198,6 +199,11 @@ def _rules(language: str) -> _Rules:
             if "[E048]" in str(error)  # spaCy's code for it
             else f"spaCy's rules of the language {language!r} need another package: pip install 'spacy[{language}]'."
         ) from error
+    # Of a word new to spaCy only the classes are computed: the other features take as long as the tokenization.
+    getters = vocabulary.lex_attr_getters
+    vocabulary.lex_attr_getters = {
+        each: getters[each] for each in (IS_PUNCT, IS_SPACE, IS_STOP, LIKE_NUM)
+    }
     has_blanks = type(tokenizer) is Tokenizer
     if has_blanks:
         tokenizer.max_cache_size = 0  # of chunks: each is tokenized once
