@@ -33,10 +33,10 @@ def test_madlib_searches_exactly_and_its_default_names_both_ways(index):
     assert Madlib(index, epsilon=100.0, search="exact").sample(
         np.arange(5, dtype=np.int32), np.random.default_rng(0)
     ).tolist() == [0, 1, 2, 3, 4]
-    with pytest.raises(TextprivError, match=r"\.\[hnsw\].*search=\"exact\""):
+    with pytest.raises(TextprivError, match=r"pip install .*hnsw.*search=\"exact\""):
         Madlib(index, epsilon=10.0)
 
 
 def test_the_graph_names_the_extra(index):
-    with pytest.raises(TextprivError, match=r"\.\[hnsw\]"):
+    with pytest.raises(TextprivError, match=r"pip install .*hnsw"):
         _ = index.graph

@@ -150,5 +150,5 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, package):
     for name in [each for each in sys.modules if each.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(TextprivError, match=r"pip install '.*\.\[spans\]'"):
+    with pytest.raises(TextprivError, match=r"pip install '.*spans"):
         PatternDetector()
