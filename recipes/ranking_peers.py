@@ -83,7 +83,7 @@ def joined(X: Any) -> tuple[Any, list[str]]:
 
 
 def interpret(X: Any, y: Any, Z: Any, epsilon: float, seed: int) -> Iterator[Ranked]:
-    """DP-EBM, told which columns are one category and the bounds of all numbers."""
+    """DP-EBM, told which columns are one category, and the largest number of the table, for free."""
     from interpret.privacy import DPExplainableBoostingClassifier
 
     both = np.vstack((X, Z))

@@ -129,11 +129,11 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
         f"\nrecovered: share of tokens that {attackers}\n"
         "distance: mean distance to the output; 1 is that of two unrelated words.\n"
         "contextual: recovery is a cautious estimate. The other figures are for the start of a document. It fits "
-        "each word to those before it,\nso its text reads best. Here is the command for the words that stay nearest:"
+        "each word to those before it,\nso its text reads best."
     )
     for reason in found.left_out:
         say(reason)
-    print(f"\n{found.best.command}")
+    print(f"\nThe words stay nearest with:\n{found.best.command}")
 
 
 def explain(
