@@ -53,7 +53,7 @@ def _pairs(
             if j and words[j] == words[j - 1]:  # fills up a short list of candidates
                 continue
             after[i, j] = scale * _weight(single, words[j], 0)
-            at += first_above(seconds[at:high], words[j] - 1)
+            at = first_above(seconds, words[j] - 1, at, high)
             if at < high and seconds[at] == words[j]:
                 listed[i, j] = at
                 after[i, j] += _weight(pairs, at, low)
@@ -74,7 +74,7 @@ def _thirds(
     scale, at = _backoff(triples, low, high), low
     left = 1.0 - scale
     for k in range(words.shape[0]):
-        at += first_above(thirds[at:high], words[k] - 1)
+        at = first_above(thirds, words[k] - 1, at, high)
         if at < high and thirds[at] == words[k] and not (k and words[k] == words[k - 1]):
             excess[k] = _weight(triples, at, low)
             left -= excess[k]

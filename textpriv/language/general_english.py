@@ -72,7 +72,7 @@ def _inside(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the order of the n-grams with a context and without the token ``other``, and each one's new place, or -1."""
     kept = np.flatnonzero((context >= 0) & (last != other))
-    kept = kept[np.lexsort((last[kept], context[kept]))]
+    kept = kept[np.argsort(context[kept] * (other + 1) + last[kept], kind="stable")]
     position = np.full(len(last), -1)
     position[kept] = np.arange(len(kept))
     return kept, position

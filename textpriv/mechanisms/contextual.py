@@ -11,8 +11,8 @@ again.
 How it is drawn: the model interpolates its orders, ``nu_c = e3 + b3 (e2 + b2 nu_1)``, where e3 and e2 list the successors of
 the last two and of the last token. An attempt chooses one of three parts by its mass. A listed successor is drawn by whole
 numbers that are at least its weight, and accepted by a coin; where there are many, those far from the original share one
-such number. The part of nu_1 is one attempt of TEM. So every attempt returns each y with a probability proportional to its
-weight in context.
+such number, until so many attempts have failed that to weigh them all is quicker. The part of nu_1 is one attempt of TEM.
+So every attempt, whatever failed before it, returns each y with a probability proportional to its weight in context.
 """
 
 from __future__ import annotations
@@ -33,8 +33,16 @@ from textpriv.language.arpa import read_arpa
 from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import ONE, NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
-from textpriv.mechanisms.measure import PARTS, BaseMeasure, coin, draw_in_rounds, find, first_above
-from textpriv.mechanisms.near import NearTables, Rows, attempt, attempts, decay, steps_between
+from textpriv.mechanisms.measure import (
+    PARTS,
+    WORDS,
+    BaseMeasure,
+    coin,
+    draw_in_rounds,
+    find,
+    first_above,
+)
+from textpriv.mechanisms.near import Decay, NearTables, Rows, attempts, decay, steps_between
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
@@ -44,9 +52,9 @@ __all__ = ["ContextualTEM", "configure"]
 NextWord = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # released prefix -> weights, (V,)
 
 _LEAST = 2.0**-24  # probability of a word without context: rarer words would need many attempts
-_WORDS = 8  # random words of one attempt
 _SHORT = 32  # successors of a context that are all weighed one by one
 _NEAR = 16  # of a longer list: words of a nearest list that are
+_WORTH = 64  # successors that are weighed in the time of a failed attempt
 
 
 class _Model(NamedTuple):
@@ -64,7 +72,7 @@ class _Model(NamedTuple):
 def _pair_of(model: _Model, earlier: int, before: int) -> int:
     """Return the place of a pair of tokens in the model, or -1."""
     low, high = model.offsets[earlier], model.offsets[earlier + 1]
-    at = low + first_above(model.seconds[low:high], before - 1)
+    at = first_above(model.seconds, before - 1, low, high)
     return at if at < high and model.seconds[at] == before else -1
 
 
@@ -88,26 +96,33 @@ class _Envelopes(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _envelopes(
-    near: Rows, word: int, successors: NDArray[np.int32], ends: NDArray[np.uint32]
+    points: NDArray[Any],
+    law: Decay,
+    word: int,
+    close: NDArray[np.int32],
+    farther: float,
+    successors: NDArray[np.int32],
+    ends: NDArray[np.uint32],
+    most: int,
 ) -> _Envelopes:
-    points, law, rest = near.points, near.law, np.uint64(0)  # rows are large to hand on
-    if len(successors) <= _SHORT:
+    """Weigh the successors of a list of at most ``most`` one by one, of a longer list those close to the word."""
+    rest = np.uint64(0)
+    if len(successors) <= most:
         places = np.arange(len(successors))
     else:
-        words, own = near.ids[word, :_NEAR], 0
-        places = np.empty(len(words), np.int64)
-        for other in words:
-            row = first_above(successors, other - 1)
+        own, places = 0, np.empty(len(close), np.int64)
+        for other in close:
+            row = first_above(successors, other - 1, 0, len(successors))
             if row < len(successors) and successors[row] == other:
                 places[own] = row
                 own += 1
         places = places[:own]
-        rest = _ceiling(decay(np.int64(near.steps[word, len(words) - 1]), law))
-    sums, total = np.zeros(len(places) + 1, np.uint64), np.uint64(0)
+        rest = _ceiling(farther)
+    sums, total = np.empty(len(places) + 1, np.uint64), np.uint64(0)
     for row, at in enumerate(places):
         weight = ends[at] - (ends[at - 1] if at else np.uint32(0))
         if weight:  # symbols have none, and no point
-            steps = steps_between(points, word, successors[at], law.root)
+            steps = steps_between(points, word, np.int64(successors[at]), law.root)
             total += _ceiling(decay(np.int64(steps), law)) * np.uint64(weight)
         sums[row] = total
     if rest:
@@ -119,28 +134,28 @@ def _envelopes(
 
 @njit(cache=True, nogil=True)
 def _successor(
-    near: Rows,
+    points: NDArray[Any],
+    law: Decay,
     word: int,
-    given: _Envelopes,
-    successors: NDArray[np.int32],
-    ends: NDArray[np.uint32],
+    listed: tuple[_Envelopes, NDArray[np.int32], NDArray[np.uint32]],
     random: NDArray[np.uint64],
 ) -> int:
     """Draw a successor by its weight with three random words, or return -1."""
+    given, successors, ends = listed
     part = (random[0] >> np.uint64(2)) // (np.uint64(PARTS) // given.sums[-1])
     if part >= given.sums[-1]:
         return -1
-    row = first_above(given.sums, part)
+    row = first_above(given.sums, part, 0, len(given.sums))
     own = row < len(given.places)
     if own:
         at = given.places[row]
     else:
         before = given.sums[row - 1] if row else np.uint64(0)
-        at = first_above(ends, (part - before) // given.rest)
-        if (given.places == at).any():
+        at = first_above(ends, (part - before) // given.rest, 0, len(ends))
+        if at in given.places:
             return -1
-    steps = steps_between(near.points, word, successors[at], near.law.root)
-    weight = decay(np.int64(steps), near.law)
+    steps = steps_between(points, word, np.int64(successors[at]), law.root)
+    weight = decay(np.int64(steps), law)
     envelope = _ceiling(weight) if own else given.rest
     accepted = coin(weight * ONE / np.float64(envelope), random[1], random[2])
     return np.int64(successors[at]) if accepted else -1
@@ -157,7 +172,7 @@ def _first_is_chosen(first: float, second: float, a: np.uint64, b: np.uint64) ->
 @njit(cache=True, nogil=True)
 def _undecayed(successors: NDArray[np.int32], ends: NDArray[np.uint32], random: np.uint64) -> int:
     """Draw a successor of a context by the model alone, or return -1 for the back-off."""
-    at = first_above(ends, random >> np.uint64(34))
+    at = first_above(ends, random >> np.uint64(34), 0, len(ends))
     return np.int64(successors[at]) if at < len(ends) else -1
 
 
@@ -178,11 +193,15 @@ def _draw(
 ) -> int:
     """Draw the tokens of one document from left to right until the random words run out; return how many are done.
 
-    ``context`` holds the two tokens before the first of them, and is moved on.
+    ``context`` holds the two tokens before the first of them, and is moved on. An attempt reads two rows of ``random``,
+    shape (2n, 4): one to choose a part of the law, one to draw from it.
     """
-    size, at = len(near.points), 0
+    size, at, first = len(near.points), 0, np.empty(1, np.int64)
+    first[0] = 0
+    # Taken out of the rows once, which are large to hand on.
+    points, law, near_ids, near_steps = near.points, near.law, near.ids, near.steps
     for token in range(len(ids)):
-        word, before = np.int64(ids[token]), context[1]
+        word, before, alone = np.int64(ids[token]), context[1], slice(token, token + 1)
         if word < -1:  # a released symbol
             out[token] = word
             context[0], context[1] = before, size - 2 - word
@@ -194,30 +213,37 @@ def _draw(
         words2, ends2 = model.seconds[seconds], model.pairs[seconds]
         words3, ends3 = model.thirds[thirds], model.triples[thirds]
         second, third, mass = 0.0, 0.0, 0.0
-        if word >= 0:
-            share = _backoff(ends3)
-            near2 = _envelopes(near, word, words2, ends2)
-            near3 = _envelopes(near, word, words3, ends3)
-            second, third = share * near2.mass, near3.mass
-            mass = share * _backoff(ends2) * float(PARTS) / near.scale[word]
-        output = np.int64(-1)
+        output, tries, patience = np.int64(-1), 0, 0
         while output < 0:
-            if at + _WORDS > len(random):
+            if at == len(random):
                 return token
-            own = random[at : at + _WORDS]
-            at += _WORDS
+            if word >= 0 and tries == patience:
+                share, most = _backoff(ends3), max(_SHORT, _WORTH * tries)
+                patience = 2 * tries + 8
+                close = near_ids[word, :_NEAR]
+                farther = decay(np.int64(near_steps[word, len(close) - 1]), law)
+                near2 = _envelopes(points, law, word, close, farther, words2, ends2, most)
+                near3 = _envelopes(points, law, word, close, farther, words3, ends3, most)
+                second, third = share * near2.mass, near3.mass
+                mass = share * _backoff(ends2) * float(PARTS) / near.scale[word]
+            tries += 1
+            choice, given = random[at], random[at + 1 : at + 2]
+            at += 2
             if word < 0:  # an unknown word: the next word under the model
-                output = _undecayed(words3, ends3, own[0])
+                output = _undecayed(words3, ends3, choice[0])
                 if output < 0:
-                    output = _undecayed(words2, ends2, own[1])
+                    output = _undecayed(words2, ends2, choice[1])
                 if output < 0:
-                    output = find(own[2] >> np.uint64(2), near.measure)
-            elif not _first_is_chosen(second + third, mass, own[0], own[1]):
-                output = attempt(near, word, own[4:])
-            elif _first_is_chosen(third, second, own[2], own[3]):
-                output = _successor(near, word, near3, words3, ends3, own[4:])
+                    output = find(choice[2] >> np.uint64(2), near.measure)
+            elif _first_is_chosen(second + third, mass, choice[0], choice[1]):
+                listed = near2, words2, ends2
+                if _first_is_chosen(third, second, choice[2], choice[3]):
+                    listed = near3, words3, ends3
+                output = _successor(points, law, word, listed, given[0])
             else:
-                output = _successor(near, word, near2, words2, ends2, own[4:])
+                out[token] = -1
+                attempts(near, ids[alone], first, given, out[alone])
+                output = np.int64(out[token])
         out[token] = output
         context[0], context[1] = before, output
     return len(ids)
@@ -396,7 +422,7 @@ class ContextualTEM(TEM):
         assert self.model is not None
         context, done = np.full(2, self.model.start, dtype=np.int64), 0
         while done < len(ids):
-            random = np.empty(_WORDS * (2 * (len(ids) - done) + 8), dtype=np.uint64)
+            random = np.empty((4 * (len(ids) - done) + 16, WORDS), dtype=np.uint64)
             stream.fill(random)
             rest = ids[done:], context, random, out[done:]
             done += _draw(self.tables.rows, self._tables, *rest)

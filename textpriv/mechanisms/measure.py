@@ -83,17 +83,17 @@ class BaseMeasure:
 
 
 @njit(cache=True, nogil=True)
-def first_above(values: NDArray[Any], limit: int | np.uint64) -> int:
-    """Return the first place of an ascending array whose value is above a limit; its length if none is."""
-    # NumPy's own search takes a second to compile for each type.
-    low, high = 0, len(values)
+def first_above(values: NDArray[Any], limit: int | np.uint64, low: int, high: int) -> int:
+    """Return the first place from ``low`` on of an ascending array whose value is above a limit; ``high`` if none is."""
+    # NumPy's own search takes a second to compile for each type. To take a part of an array takes longer than the search.
+    low, high = np.uint64(low), np.uint64(high)
     while low < high:
-        middle = (low + high) >> 1
+        middle = (low + high) >> np.uint64(1)
         if values[middle] > limit:
             high = middle
         else:
-            low = middle + 1
-    return low
+            low = middle + np.uint64(1)
+    return np.int64(low)
 
 
 @njit(cache=True, nogil=True)
@@ -101,7 +101,7 @@ def find(part: np.uint64, measure: MeasureTables) -> int:
     """Return the id that a part of a measure belongs to."""
     leading = part >> np.uint64(_GUIDED)
     low, high = measure.guide[leading], measure.guide[leading + np.uint64(1)]
-    return low + first_above(measure.cumulative[low:high], part)
+    return first_above(measure.cumulative, part, low, high)
 
 
 @njit(cache=True, nogil=True)

@@ -39,7 +39,6 @@ __all__ = [
     "Decay",
     "NearTables",
     "Rows",
-    "attempt",
     "attempts",
     "decay",
     "fits",
@@ -174,7 +173,7 @@ def fits(real: float, first: np.uint64, second: np.uint64) -> bool:
 @njit(cache=True, nogil=True)
 def _listed_weight(rows: Rows, word: int, rank: int) -> float:
     parts = rows.measure.parts[rows.ids[word, rank]]
-    return parts * 2.0**-62 * decay(rows.steps[word, rank], rows.law)
+    return parts * 2.0**-62 * decay(np.int64(rows.steps[word, rank]), rows.law)
 
 
 @njit(cache=True, nogil=True)
@@ -215,7 +214,7 @@ def _fill_row(rows: Rows, word: int, scale: float) -> np.uint64:
 @njit(cache=True, nogil=True)
 def _listed(ids: NDArray[np.int32], last: int, other: int, steps: int) -> bool:
     """Whether a word so many steps away is in a list whose last word is at ``last``."""
-    return steps < last or (steps == last and bool((ids == other).any()))
+    return steps < last or (steps == last and other in ids)
 
 
 @njit(cache=True, nogil=True)
@@ -241,7 +240,7 @@ def _fill_blocks(
 
 
 @njit(cache=True, nogil=True)
-def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint64]) -> int:
+def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint64], at: int) -> int:
     """Draw an unlisted word of a word that has blocks; -1 where the attempt fails."""
     # What the loop needs is taken out of the rows once: they are large to hand on.
     points, parts, law = rows.points, rows.measure.parts, rows.law
@@ -249,7 +248,7 @@ def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint6
     sums = rows.blocks[rows.block_row[word]]
     if part >= sums[-1]:
         return -1
-    which = first_above(sums, part)
+    which = first_above(sums, part, 0, len(sums))
     end = sums[which - 1] if which else rows.ends[word, -1]
     for other in range(which * rows.block, len(points)):
         steps = steps_between(points, word, other, law.root)
@@ -258,29 +257,8 @@ def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint6
         real = parts[other] * 2.0**-62 * decay(steps, law) * scale
         end += whole(real)
         if end > part:
-            return other if fits(real, random[2], random[3]) else -1
+            return other if fits(real, random[at + 2], random[at + 3]) else -1
     return -1
-
-
-@njit(inline="always")  # a call would hand on all rows, which takes longer than most attempts
-def attempt(rows: Rows, word: int, random: NDArray[np.uint64]) -> int:
-    """Make one attempt by four random words: the output, or -1 where it fails."""
-    if word < 0:  # an unknown word
-        return find(random[1] >> np.uint64(2), rows.measure)
-    part, ends = random[0] >> np.uint64(2), rows.ends[word]
-    if part < ends[-1]:
-        rank = 0 if part < ends[0] else first_above(ends, part)
-        if ends[rank] - (ends[rank - 1] if rank else np.uint64(0)) > np.uint64(COARSE):
-            return np.int64(rows.ids[word, rank])  # not rounded up: no coin
-        real = _listed_weight(rows, word, rank) * rows.scale[word]
-        return np.int64(rows.ids[word, rank]) if fits(real, random[2], random[3]) else -1
-    if rows.block_row[word] >= 0:
-        return _from_block(rows, word, part, random)
-    output = find(random[1] >> np.uint64(2), rows.measure)
-    steps, last = steps_between(rows.points, word, output, rows.law.root), rows.steps[word, -1]
-    if steps < last or not coin(decay(steps, rows.law) * rows.tail[word], random[2], random[3]):
-        return -1
-    return -1 if _listed(rows.ids[word], last, output, steps) else output
 
 
 @njit(cache=True, nogil=True)
@@ -291,11 +269,38 @@ def attempts(
     words: NDArray[np.uint64],
     out: NDArray[np.int32],
 ) -> None:
-    """Write the outputs of tokens for which one of their attempts succeeds."""
-    for place in range(pending.shape[0]):
-        token = pending[place]
-        for at in range(0, words.shape[1], WORDS):
-            output = attempt(rows, np.int64(ids[token]), words[place, at : at + WORDS])
+    """Write the outputs of tokens for which one of their attempts succeeds. An attempt reads four random words."""
+    # Taken out of the rows once: to take an array out of a tuple takes longer than the rest of an attempt.
+    law, measure, points, near = rows.law, rows.measure, rows.points, rows.ids
+    ends, scale, tail, block_row = rows.ends, rows.scale, rows.tail, rows.block_row
+    steps, k = rows.steps, rows.ids.shape[1]
+    for place in range(len(pending)):
+        token, random = pending[place], words[place]
+        word = np.int64(ids[token])
+        for at in range(0, len(random), WORDS):
+            output, part = np.int64(-1), random[at] >> np.uint64(2)
+            if word < 0:  # an unknown word
+                output = find(random[at + 1] >> np.uint64(2), measure)
+            elif part < ends[word, k - 1]:
+                rank, before = 0, np.uint64(0)
+                if part >= ends[word, 0]:
+                    rank = first_above(ends[word], part, 1, k)
+                    before = ends[word, rank - 1]
+                accepted = ends[word, rank] - before > np.uint64(COARSE)  # not rounded up: no coin
+                if not accepted:
+                    real = _listed_weight(rows, word, rank) * scale[word]
+                    accepted = fits(real, random[at + 2], random[at + 3])
+                if accepted:
+                    output = np.int64(near[word, rank])
+            elif block_row[word] >= 0:
+                output = _from_block(rows, word, part, random, at)
+            else:
+                other = find(random[at + 1] >> np.uint64(2), measure)
+                apart, last = steps_between(points, word, other, law.root), steps[word, k - 1]
+                chance = decay(apart, law) * tail[word]
+                accepted = apart >= last and coin(chance, random[at + 2], random[at + 3])
+                if accepted and not _listed(near[word], last, other, apart):
+                    output = other
             if output >= 0:
                 out[token] = output
                 break

@@ -138,15 +138,17 @@ def _fill(tables: _Tables) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _attempt(tables: _Tables, measure: MeasureTables, word: int, random: NDArray[np.uint64]) -> int:
-    """Make one attempt by four random words: the output, or -1 where it fails."""
+def _attempt(
+    tables: _Tables, measure: MeasureTables, word: int, random: NDArray[np.uint64], at: int
+) -> int:
+    """Make one attempt by the four random words from ``at`` on: the output, or -1 where it fails."""
     if word < 0:  # an unknown word
-        return np.int64(tables.order[find(random[1] >> np.uint64(2), measure)])
+        return np.int64(tables.order[find(random[at + 1] >> np.uint64(2), measure)])
     nodes, before = tables.nodes, tables.before
     node, up = np.int64(-1), np.int64(nodes.atom[tables.places[word]])
     own = tables.own[up]
     total = own + tables.above[up]
-    part = random[0] >> (np.uint64(64) - _bits(total)) if total > 1 else np.uint64(0)
+    part = random[at] >> (np.uint64(64) - _bits(total)) if total > 1 else np.uint64(0)
     if part >= total:
         return -1
     if part >= own:
@@ -155,9 +157,9 @@ def _attempt(tables: _Tables, measure: MeasureTables, word: int, random: NDArray
         while part < tables.above[up]:
             node, up = up, np.int64(nodes.parent[up])
     real, parts = _weight(tables, node, up), _parts_outside(nodes, before, node, up)
-    if not fits(real, random[2], random[3]):
+    if not fits(real, random[at + 2], random[at + 3]):
         return -1
-    place = random[1] >> (np.uint64(64) - _bits(parts)) if parts > 1 else np.uint64(0)
+    place = random[at + 1] >> (np.uint64(64) - _bits(parts)) if parts > 1 else np.uint64(0)
     if place >= parts:
         return -1
     place += before[nodes.start[up]]
@@ -177,8 +179,9 @@ def _attempts(
 ) -> None:
     """Write the outputs of tokens for which one of their attempts succeeds."""
     for place, token in enumerate(pending):
-        for at in range(0, words.shape[1], WORDS):
-            out[token] = _attempt(tables, measure, ids[token], words[place, at : at + WORDS])
+        own = words[place]
+        for at in range(0, len(own), WORDS):
+            out[token] = _attempt(tables, measure, ids[token], own, at)
             if out[token] >= 0:
                 break
 
