@@ -1,4 +1,4 @@
-"""What releases cost: epsilon of an event, the filter of a budget, and the noise for a target.
+"""What releases cost: epsilon of an event, and the noise for a target.
 
 Gaussian and zCDP formulas are exact; everything else goes through dp-accounting. Sensitivities are computed by the
 algorithms; nothing here sees data.
@@ -27,13 +27,12 @@ from pairwise.accounting.events import (
     text_of_event,
 )
 from pairwise.accounting.gaussian import (
-    check_privacy_parameters,
     gaussian_epsilon,
-    renyi_order,
     renyi_surcharge,
     total_mu,
     zcdp_epsilon,
 )
+from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
 
 Leaves = Sequence[tuple[dp_event.DpEvent, int]]
@@ -86,8 +85,8 @@ def _epsilon_of_text(text: str, delta: float, adjacency: Adjacency) -> float:
     leaves = leaves_of(event_of_text(text))
     if any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves):
         return math.inf
-    _check_reading(leaves, adjacency)
-    pure = math.fsum(count * _pure_epsilon(leaf) for leaf, count in leaves)
+    check_reading(leaves, adjacency)
+    pure = math.fsum(count * pure_epsilon(leaf) for leaf, count in leaves)
     if delta == 0 or not leaves:
         return pure
     if all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf, _ in leaves):
@@ -115,7 +114,7 @@ def _known(value: float | None) -> float:
     return value
 
 
-def _pure_epsilon(event: dp_event.DpEvent) -> float:
+def pure_epsilon(event: dp_event.DpEvent) -> float:
     """Return the pure epsilon of a release, infinity where it has none."""
     return event.epsilon if isinstance(event, PureDpEvent) else math.inf
 
@@ -131,7 +130,7 @@ def _rho(event: dp_event.DpEvent) -> float | None:
     return None
 
 
-def _check_reading(leaves: Leaves, adjacency: Adjacency) -> None:
+def check_reading(leaves: Leaves, adjacency: Adjacency) -> None:
     """Refuse an event that has no meaning under an adjacency, or no analysis at all."""
     for leaf, _ in leaves:
         replaced = adjacency is Adjacency.REPLACE_ONE
@@ -180,17 +179,17 @@ def _product_epsilon(leaves: Leaves, delta: float, adjacency: Adjacency, width: 
 def _renyi_epsilon(leaves: Leaves, delta: float, adjacency: Adjacency) -> float:
     """Return epsilon by Rényi accounting at the best of many orders."""
     orders = tuple(float(order) for order in DEFAULT_RDP_ORDERS if order > 1)
-    total = sum(count * _divergences(leaf, orders, adjacency) for leaf, count in leaves)
+    total = sum(count * divergences(leaf, orders, adjacency) for leaf, count in leaves)
     surcharges = np.array([renyi_surcharge(math.log(order - 1), delta) for order in orders])
     return max(0.0, float(np.min(total + surcharges)))
 
 
-def _divergences(event: dp_event.DpEvent, orders: tuple[float, ...], adjacency: Adjacency) -> Any:
+def divergences(event: dp_event.DpEvent, orders: tuple[float, ...], adjacency: Adjacency) -> Any:
     """Return bounds on the Rényi divergence of one release at several orders, shape of ``orders``."""
     alphas = np.array(orders)
     rho = _rho(event)
     if rho is not None:
-        return np.minimum(alphas * rho, _pure_epsilon(event))
+        return np.minimum(alphas * rho, pure_epsilon(event))
     if isinstance(event, dp_event.PoissonSampledDpEvent):
         z, q = event.event.noise_multiplier, event.sampling_probability
         if adjacency is Adjacency.REPLACE_ONE:
@@ -249,40 +248,6 @@ def _mixture_divergence(
     ]
     worst = max(float(logsumexp(forward)), float(logsumexp(backward)))
     return min(plain, max(0.0, worst) / (order - 1.0))
-
-
-def filtered_epsilon(
-    event: dp_event.DpEvent, limit: tuple[float, float], adjacency: Adjacency
-) -> float:
-    """Return the epsilon of a Rényi filter for the limit (epsilon, delta).
-
-    While it stays within epsilon, all releases are (epsilon, delta)-DP together, although each of them may be chosen by the
-    results of those before (Feldman and Zrnic 2021; Lécuyer 2021). The order is fixed by the limit alone. The sum of pure
-    epsilons is a filter with delta = 0, so it may stand in for the other at every point.
-    """
-    epsilon, delta = limit
-    leaves = leaves_of(event)
-    if any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves):
-        return math.inf
-    _check_reading(leaves, adjacency)
-    pure = math.fsum(count * _pure_epsilon(leaf) for leaf, count in leaves)
-    if delta == 0:
-        return pure
-    order = renyi_order(epsilon, delta)
-    spent = math.fsum(
-        count * _divergence_at(text_of_event(leaf), order, adjacency) for leaf, count in leaves
-    )
-    return min(pure, max(0.0, spent + renyi_surcharge(math.log(order - 1), delta)))
-
-
-@lru_cache(maxsize=1024)
-def _divergence_at(text: str, order: float, adjacency: Adjacency) -> float:
-    event = event_of_text(text)
-    orders: tuple[float, ...] = (order,)
-    if isinstance(event, dp_event.RepeatAndSelectDpEvent):
-        # A selection is bounded at one order by what one trial costs at the others.
-        orders = (*DEFAULT_RDP_ORDERS, order)
-    return float(_divergences(event, orders, adjacency)[-1])
 
 
 def zcdp_cost(event: dp_event.DpEvent) -> float:

@@ -1,6 +1,6 @@
 """A privacy budget: a total that several fits share, in a file that several processes may charge.
 
-How charges add up is ``accountant.filtered_epsilon``.
+How charges add up is ``filter.filtered_epsilon``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pairwise.accounting.accountant import epsilon_of, filtered_epsilon
+from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import (
     Adjacency,
     compose,
@@ -25,7 +25,8 @@ from pairwise.accounting.events import (
     event_of_text,
     text_of_event,
 )
-from pairwise.accounting.gaussian import check_privacy_parameters
+from pairwise.accounting.filter import filtered_epsilon
+from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import PrivacyStatement
 

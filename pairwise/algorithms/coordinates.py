@@ -44,9 +44,6 @@ _CLIP_SCALED = 0.8
 # tables of the KEEL collection (docs/results/ranking.md).
 _FLOOR = 0.5
 
-# Share of μ² for the second moment, and from which μn/d^1.5 on: both found on tables of the KEEL collection.
-_SCALE_SHARE, _SCALED_FROM = 0.12, 0.2
-
 
 @dataclass(frozen=True)
 class Coordinates:
@@ -158,16 +155,6 @@ def scaling(second: Array, sigma: float) -> Array:
     largest = float((positive * roots**2).sum())
     length = _CLIP_SCALED * math.sqrt(max(usual, 0.1 * largest, 1e-9))
     return np.asarray((vectors * (roots / length)) @ vectors.T)
-
-
-def default_scale_share(mu: float, n: int, dimension: int) -> float:
-    """Return the share of μ² that scaling is worth, from public numbers: 0.12, or 0 where noise would hide what there is.
-
-    The noise of a second moment has eigenvalues near √(2d)/(nμ√0.12), and those of the moment itself are near 1/(2d), so
-    μn/d^1.5 says which is larger. Even far below 1 scaling gained on most tables: a few eigenvalues are larger than
-    others.
-    """
-    return _SCALE_SHARE if mu * n >= _SCALED_FROM * dimension**1.5 else 0.0
 
 
 def plan_coordinates(

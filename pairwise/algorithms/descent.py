@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwise.algorithms.auto import default_steps
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import clip_records, project_to_ball
 from pairwise.pairs.losses import AUCPairs
@@ -63,17 +64,6 @@ class RecordSums:
         """Return the sum of all gradients, shape of ``w``."""
         residuals = np.clip(self.X @ w - self.labels, -_CUT, _CUT)
         return np.asarray(residuals @ self.X)
-
-
-def default_radius(mu: float, n: int, dimension: int, factor: float) -> float:
-    """Return a radius of the parameter ball for records of norm 1, from public numbers: μn/(factor √p), cut to 0.25..20.
-
-    A ranking depends on the direction of w alone. In a small ball the loss is nearly linear, and its minimiser the
-    difference of the class means, which is what little budget can find; a larger ball lets the loss bend the direction.
-    """
-    if math.isinf(mu):
-        return 20.0
-    return min(20.0, max(0.25, mu * n / (factor * math.sqrt(dimension))))
 
 
 @dataclass(frozen=True)
@@ -122,7 +112,7 @@ def plan_descent(
         What the run may cost.
     radius : float
     steps : int, optional
-        Default G²μ²/(pΔ²), where noise and signal balance, cut to 10..200, or to 10..400 for single records.
+        Default: ``auto.default_steps``.
     """
     n, p = sums.n, sums.dimension
     batching: Batching = "records"
@@ -134,9 +124,8 @@ def plan_descent(
     else:
         sensitivity = 2.0 * sums.pair_change / n
     if steps is None:
-        most = 400.0 if batching == "records" else 200.0
         balance = (sums.pair_bound * mu / sensitivity) ** 2 / p
-        steps = int(min(most, max(10.0, balance)))
+        steps = default_steps(balance, records=batching == "records")
     noise = plan_gaussian(sensitivity, mu / math.sqrt(steps), p)
     # Twice the diameter: real gradients are well below their bound.
     path = 4.0 * radius

@@ -61,7 +61,7 @@ class Pointwise(Options):
         around the origin.
     scale_share : float, optional
         Share of μ² with which the second moment around the centre is released, by which features are then scaled and made
-        uncorrelated. Default from public numbers (``coordinates.default_scale_share``); 0 leaves features as they are.
+        uncorrelated. Default from public numbers (``auto.default_scale_share``); 0 leaves features as they are.
     radius : float, optional
         Of the ball that the parameter is kept in, for records of norm 1; default from public numbers.
     steps : int, optional

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairwise.accounting.events import compose
 from pairwise.accounting.gaussian import release_mu
+from pairwise.algorithms.auto import default_radius, default_scale_share
 from pairwise.algorithms.coordinates import (
     CoordinatePlan,
     Coordinates,
-    default_scale_share,
     plan_coordinates,
 )
-from pairwise.algorithms.descent import RecordSums, default_radius, noisy_descent, plan_descent
+from pairwise.algorithms.descent import RecordSums, noisy_descent, plan_descent
 from pairwise.algorithms.moments import auc_direction, plan_moments, release_moments
 from pairwise.algorithms.options import (
     Ftrl,
@@ -115,7 +115,7 @@ class PrivateAUCClassifier(LinearRanking):
     """
 
     _algorithms: ClassVar[dict[str, Options]] = {
-        "auto": Pointwise(),  # its rule: _radius here, default_scale_share, default_radius and the steps of plan_descent
+        "auto": Pointwise(),  # its rule is algorithms.auto
         "pointwise": Pointwise(),
         "gradient": Gradient(),
         "statistics": Statistics(),

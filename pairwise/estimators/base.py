@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
-from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
+from pairwise.accounting.parameters import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, check_positive, without_context
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records

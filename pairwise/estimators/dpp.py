@@ -18,13 +18,13 @@ from pairwise.accounting.events import Adjacency, group_poisson_event
 from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.contrastive import DriftDescent, clipped_gradient_sum, orthonormal_rows
 from pairwise.algorithms.options import Edges
-from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole
+from pairwise.errors import InvalidPairsError, check_whole
 from pairwise.estimators.base import Plan, keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.metric import MahalanobisMetric
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian, sampled_gaussian
 from pairwise.pairs.clipping import clip_records
-from pairwise.pairs.topology import PairGraph
+from pairwise.pairs.topology import PairGraph, group_size
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -139,7 +139,7 @@ class DPPMetricLearner(MahalanobisMetric):
         graph = None
         if options.topology == "public":
             graph = self._public_graph(pairs, len(points))
-        self.kappa_ = _group_size(options, float(self.epsilon), graph)
+        self.kappa_ = group_size(options.kappa, graph, private=math.isfinite(float(self.epsilon)))
         randomness = Randomness(self.random_state)
         records = clip_records(points, float(self.data_norm))
         plan = self._plan(records, index, dissimilar, delta, graph, randomness)
@@ -269,23 +269,3 @@ def _signs(y: Any, m: int) -> NDArray[np.int64]:
             "From 0/1 use 2 * y - 1."
         )
     return array.astype(np.int64)
-
-
-def _group_size(options: Edges, epsilon: float, graph: PairGraph | None) -> int:
-    """Return kappa, how many pairs may change together: declared, or computed from a topology that is public."""
-    declared = options.kappa
-    if graph is None:
-        if declared is None and math.isfinite(epsilon):
-            raise InvalidParameterError(
-                "kappa must be declared when the topology is private: computed from the pairs it would reveal them. Give a "
-                "public bound on how many pairs change together, or Edges(topology='public') if who is paired with whom is "
-                "public."
-            )
-        return 1 if declared is None else int(declared)
-    true = graph.kappa_bound()
-    if declared is not None and declared < true:
-        raise InvalidParameterError(
-            f"kappa must be at least {true}, the bound of the public topology; found {declared}. Raise kappa, or leave it "
-            f"out to use {true}."
-        )
-    return true if declared is None else int(declared)

@@ -17,7 +17,8 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from pairwise.accounting.gaussian import default_delta, release_mu
+from pairwise.accounting.gaussian import release_mu
+from pairwise.accounting.parameters import default_delta
 from pairwise.errors import InvalidParameterError, check_whole, without_context
 from pairwise.estimators.base import without_values
 

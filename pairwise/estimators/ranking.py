@@ -1,10 +1,4 @@
-"""Linear rankings: the choice of an algorithm, scores, a threshold that was paid for, streams (``partial_fit``), the AUC.
-
-Sensitivity of the threshold. Each record is answered rightly or wrongly at a threshold, whatever the others are: its score
-is that of a released ranking, its threshold public. So replacing one of n records moves the number of right answers by at
-most 1 at every threshold, which a record attains whose label changes. With k candidates, the one that the exponential
-mechanism chooses at rate r has at most (ln k + t)/r right answers fewer than the best, but for a chance of e^-t.
-"""
+"""Linear rankings: the choice of an algorithm, scores, a threshold that was paid for, streams (``partial_fit``), the AUC."""
 
 from __future__ import annotations
 
@@ -30,6 +24,7 @@ from pairwise.estimators.base import (
     refuse_fit_parameters,
 )
 from pairwise.estimators.perturbation import plan_stream
+from pairwise.estimators.threshold import candidates, right_answers
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import ChoicePlan
 from pairwise.pairs.clipping import clip_records
@@ -41,29 +36,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 _PREFIX = "algorithm__"
-
-# Scores of records of many features crowd near 0, and thresholds with them: sinh of evenly spaced numbers in [-2, 2], over
-# sinh(2). On synthetic tables 17, 33 and 65 of them, more crowded and less, came out alike.
-_COUNT, _SPREAD = 65, 2.0
-
-
-def candidates(largest: float) -> Array:
-    """Return thresholds in ascending order, shape (65,): the first lies below every score, the last above.
-
-    Parameters
-    ----------
-    largest : float
-        Bound on the absolute score, public once the ranking is; 0 of a ranking that gives every record the score 0.
-    """
-    steps = np.sinh(np.linspace(-_SPREAD, _SPREAD, _COUNT)) / np.sinh(_SPREAD)
-    steps[[0, -1]] = -2.0, 2.0
-    return np.asarray((largest or 1.0) * steps)
-
-
-def right_answers(scores: Array, positive: NDArray[np.bool_], thresholds: Array) -> Array:
-    """Return how many records are answered rightly at each threshold, where above it is positive, shape (k,)."""
-    above = scores[:, None] > thresholds
-    return np.asarray((above == positive[:, None]).sum(axis=0), dtype=np.float64)
 
 
 def is_online(estimator: Any) -> bool:
@@ -179,7 +151,7 @@ class LinearRanking(ClassifierMixin, PrivateEstimator):
             event=compose([plan.event, choice.event()]),
             run=run,
             mechanism=f"{plan.mechanism}, threshold by the exponential mechanism for {self.threshold_share:g} of μ²",
-            proof=f"{plan.proof}; heads of pairwise.estimators.ranking and of ChoicePlan",
+            proof=f"{plan.proof}; heads of pairwise.estimators.threshold and of ChoicePlan",
         )
 
     def _scores(self, records: Array, w: Array) -> Array:

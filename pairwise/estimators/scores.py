@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
-from pairwise.accounting.gaussian import check_privacy_parameters, default_delta, release_mu
+from pairwise.accounting.gaussian import release_mu
+from pairwise.accounting.parameters import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, check_number, without_context
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian

@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
+from pairwise.accounting.parameters import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, check_number
 from pairwise.estimators.base import (
     CLASSES_READ,

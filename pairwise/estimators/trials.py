@@ -31,7 +31,8 @@ from numpy.typing import ArrayLike
 from pairwise.accounting.accountant import calibrate, zcdp_cost
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, dp_event
-from pairwise.accounting.gaussian import check_privacy_parameters, zcdp_epsilon
+from pairwise.accounting.gaussian import zcdp_epsilon
+from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import (
     BudgetClosedError,
     BudgetExceededError,

@@ -1,7 +1,7 @@
 """Pair graphs: who is paired with whom, how many pairs one change affects, and public ways to choose pairs.
 
 Individuals are nodes 0..n−1 and pairs are edges. Only graphs that are public belong here: kappa computed from a private
-one reveals it, so it is declared there (``estimators.dpp``).
+one reveals it, so it is declared there.
 """
 
 from __future__ import annotations
@@ -139,6 +139,34 @@ class PairGraph:
         degrees = self.degrees()
         present = degrees > 0
         return int((degrees - self._blocks())[present].max(initial=-1)) + 1
+
+
+def group_size(declared: int | None, graph: PairGraph | None, *, private: bool) -> int:
+    """Return kappa, how many pairs may change together: declared, or computed from a topology that is public.
+
+    Parameters
+    ----------
+    declared : int, optional
+    graph : PairGraph, optional
+        The topology, if it is public.
+    private : bool
+        Whether anything is to be protected.
+    """
+    if graph is None:
+        if declared is None and private:
+            raise InvalidParameterError(
+                "kappa must be declared when the topology is private: computed from the pairs it would reveal them. Give a "
+                "public bound on how many pairs change together, or Edges(topology='public') if who is paired with whom is "
+                "public."
+            )
+        return 1 if declared is None else int(declared)
+    true = graph.kappa_bound()
+    if declared is not None and declared < true:
+        raise InvalidParameterError(
+            f"kappa must be at least {true}, the bound of the public topology; found {declared}. Raise kappa, or leave it "
+            f"out to use {true}."
+        )
+    return true if declared is None else int(declared)
 
 
 def random_matching(n: int, randomness: Randomness) -> NDArray[np.int64]:

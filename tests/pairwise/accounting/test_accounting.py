@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from pairwise.accounting.accountant import (
-    _mixture_divergence,
-    calibrate,
-    epsilon_of,
-    filtered_epsilon,
-    zcdp_cost,
-)
+from pairwise.accounting.accountant import _mixture_divergence, calibrate, epsilon_of, zcdp_cost
 from pairwise.accounting.events import (
     Adjacency,
     compose,
@@ -28,9 +22,8 @@ from pairwise.accounting.events import (
     pure_event,
     text_of_event,
 )
+from pairwise.accounting.filter import filtered_epsilon
 from pairwise.accounting.gaussian import (
-    check_privacy_parameters,
-    default_delta,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
@@ -38,6 +31,7 @@ from pairwise.accounting.gaussian import (
     zcdp_epsilon,
     zcdp_rho,
 )
+from pairwise.accounting.parameters import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
 
 ZERO_OUT = Adjacency.ZERO_OUT

@@ -13,12 +13,8 @@ from hypothesis import strategies as st
 
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import release_mu
-from pairwise.algorithms.descent import (
-    RecordSums,
-    default_radius,
-    noisy_descent,
-    plan_descent,
-)
+from pairwise.algorithms.auto import default_radius
+from pairwise.algorithms.descent import RecordSums, noisy_descent, plan_descent
 from pairwise.algorithms.giga import certified_sensitivity, offline_giga, plan_online, schedule
 from pairwise.algorithms.sgd import (
     average_sensitivity,

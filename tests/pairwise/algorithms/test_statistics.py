@@ -9,24 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairwise.algorithms.coordinates import (
-    Coordinates,
-    default_scale_share,
-    plan_coordinates,
-    scaling,
-)
+from pairwise.algorithms.auto import default_scale_share
+from pairwise.algorithms.coordinates import Coordinates, plan_coordinates, scaling
 from pairwise.algorithms.moments import (
     WEIGHTS,
     Moments,
     auc_direction,
-    discriminant_metric,
     moment_sensitivity,
     plan_moments,
     release_moments,
     svec,
     symmetric,
 )
-from pairwise.estimators.ranking import candidates, right_answers
+from pairwise.estimators.metric import discriminant_metric
+from pairwise.estimators.threshold import candidates, right_answers
 from pairwise.noise.randomness import Randomness
 
 

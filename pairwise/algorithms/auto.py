@@ -1,0 +1,34 @@
+"""The rule of ``algorithm="auto"``: what a descent chooses by public numbers where no option says otherwise."""
+
+from __future__ import annotations
+
+import math
+
+# Share of μ² for the second moment, and from which μn/d^1.5 on: both found on tables of the KEEL collection.
+_SCALE_SHARE, _SCALED_FROM = 0.12, 0.2
+
+
+def default_scale_share(mu: float, n: int, dimension: int) -> float:
+    """Return the share of μ² that scaling is worth, from public numbers: 0.12, or 0 where noise would hide what there is.
+
+    The noise of a second moment has eigenvalues near √(2d)/(nμ√0.12), and those of the moment itself are near 1/(2d), so
+    μn/d^1.5 says which is larger. Even far below 1 scaling gained on most tables: a few eigenvalues are larger than
+    others.
+    """
+    return _SCALE_SHARE if mu * n >= _SCALED_FROM * dimension**1.5 else 0.0
+
+
+def default_radius(mu: float, n: int, dimension: int, factor: float) -> float:
+    """Return a radius of the parameter ball for records of norm 1, from public numbers: μn/(factor √p), cut to 0.25..20.
+
+    A ranking depends on the direction of w alone. In a small ball the loss is nearly linear, and its minimiser the
+    difference of the class means, which is what little budget can find; a larger ball lets the loss bend the direction.
+    """
+    if math.isinf(mu):
+        return 20.0
+    return min(20.0, max(0.25, mu * n / (factor * math.sqrt(dimension))))
+
+
+def default_steps(balance: float, *, records: bool) -> int:
+    """Return the number of steps: G²μ²/(pΔ²), where noise and signal balance, cut to 10..200, or 10..400 for records."""
+    return int(min(400.0 if records else 200.0, max(10.0, balance)))

@@ -1,0 +1,37 @@
+"""The threshold of a ranking: public candidates, and how many records each answers rightly.
+
+Sensitivity of the threshold. Each record is answered rightly or wrongly at a threshold, whatever the others are: its score
+is that of a released ranking, its threshold public. So replacing one of n records moves the number of right answers by at
+most 1 at every threshold, which a record attains whose label changes. With k candidates, the one that the exponential
+mechanism chooses at rate r has at most (ln k + t)/r right answers fewer than the best, but for a chance of e^-t.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Scores of records of many features crowd near 0, and thresholds with them: sinh of evenly spaced numbers in [-2, 2], over
+# sinh(2). On synthetic tables 17, 33 and 65 of them, more crowded and less, came out alike.
+_COUNT, _SPREAD = 65, 2.0
+
+
+def candidates(largest: float) -> Array:
+    """Return thresholds in ascending order, shape (65,): the first lies below every score, the last above.
+
+    Parameters
+    ----------
+    largest : float
+        Bound on the absolute score, public once the ranking is; 0 of a ranking that gives every record the score 0.
+    """
+    steps = np.sinh(np.linspace(-_SPREAD, _SPREAD, _COUNT)) / np.sinh(_SPREAD)
+    steps[[0, -1]] = -2.0, 2.0
+    return np.asarray((largest or 1.0) * steps)
+
+
+def right_answers(scores: Array, positive: NDArray[np.bool_], thresholds: Array) -> Array:
+    """Return how many records are answered rightly at each threshold, where above it is positive, shape (k,)."""
+    above = scores[:, None] > thresholds
+    return np.asarray((above == positive[:, None]).sum(axis=0), dtype=np.float64)
