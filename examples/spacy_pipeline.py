@@ -1,6 +1,6 @@
 """A spaCy pipeline that never sees a raw word: the strict tokenizer, from a config.
 
-python examples/spacy_pipeline.py INDEX        (an index folder, such as 'textpriv index builtin:en demo.idx' keeps)
+python examples/spacy_pipeline.py [INDEX]        (an index folder of your own; default: the built-in English words)
 """
 
 import sys
@@ -20,14 +20,11 @@ factory = "sentencizer"
 
 [nlp.tokenizer]
 @tokenizers = "textpriv.PrivateTokenizer.v1"
-
-[nlp.tokenizer.mechanism]
-@textpriv_mechanisms = "textpriv.TEM.v1"
-epsilon = 10.0
+recovery = 0.1
 """
 
 
-def main(index: str) -> None:
+def main(index: str | None = None) -> None:
     """Read two texts through the private pipeline and show what came out."""
     config = Config().from_str(CONFIG)
     config["nlp"]["tokenizer"]["index"] = index
@@ -43,4 +40,4 @@ def main(index: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

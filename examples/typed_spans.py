@@ -3,10 +3,8 @@
 A detector finds spans (here patterns, and a spaCy pipeline with an EntityRuler; Presidio's analyzer is another one). What it
 finds goes to the law of its kind. What it misses is drawn word by word, so no token leaves because a detector missed it.
 
-python examples/typed_spans.py INDEX
+python examples/typed_spans.py
 """
-
-import sys
 
 import spacy
 
@@ -28,12 +26,14 @@ NOTE = (
 )
 
 
-def main(folder: str) -> None:
+def main() -> None:
     """Privatize one note; print it, what became of each kind, and what is not protected."""
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "PERSON", "pattern": "Ray"}])
+    index = textpriv.Index.builtin("en")
+    mechanism = textpriv.ContextualTEM(index, textpriv.epsilon_for(index, recovery=0.1))
     privatizer = textpriv.Privatizer(
-        textpriv.TEM(textpriv.Index.load(folder), epsilon=10.0),
+        mechanism,
         spans=SpanPolicy.from_dict(POLICY),
         detector=[PatternDetector(), SpacyDetector(nlp)],
     )
@@ -45,4 +45,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

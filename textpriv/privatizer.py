@@ -340,7 +340,7 @@ class Privatizer:
             raise TextprivError(
                 "a Privatizer with a run key does not travel between processes: the key is a secret. Make one there."
             )
-        if plan is not None and plan.needs_person and not is_shared:
+        if plan is not None and plan.policy.needs_person and not is_shared:
             raise TextprivError(
                 "a law that draws once for a person would draw again in each process: make a Privatizer there, with the "
                 "same run key or ledger everywhere."

@@ -74,6 +74,7 @@ def test_the_strict_tokenizer_finds_spans_by_itself(demo_index):
 def test_what_does_not_go_with_spans_is_refused(demo_index):
     for more, message in (
         ({"carry": ["ents"], "spans": "chat"}, "out of carry"),
+        ({"spans": "notes", "detect": ["patterns"]}, "once for each person"),
         ({"detect": ["patterns"]}, "need a policy"),
     ):
         with pytest.raises(MechanismError, match=message):

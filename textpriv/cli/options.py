@@ -104,8 +104,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 
 
 class MechanismOptions(Options):
-    """Which mechanism is used, over which index, at how much privacy."""
+    """Which mechanism is used, over which index, at how much privacy.
 
+    After :meth:`settings` of a recovery, ``chosen`` is what was found for it.
+    """
+
+    chosen = None
     index: IndexFolder = None
     epsilon: float | None = option(
         "--epsilon", "-e", help="Privacy parameter: smaller is more private. Instead of --recovery."
@@ -172,6 +176,7 @@ class MechanismOptions(Options):
         index, name = self.opened, self.mechanism_name
         with waiting("looking for the epsilon (a minute for 25,000 words)"):
             chosen = choose_epsilon(index, recovery=self.recovery, mechanism=name, **found)
+        self.chosen = chosen
         epsilon = float(at_least(chosen.epsilon, 4))  # a bound is rounded down
         made = find_mechanism(name)(epsilon=epsilon, **found)(index)
         error = chosen.standard_error

@@ -46,7 +46,11 @@ def report(
     certificate = certify(mechanism, progress=sys.stderr.isatty())
     with waiting("looking at words"):
         text = None if texts is None else PublicText.read(texts, mechanism.index)
-        page = report_page(privatizer, certificate=certificate, public_text=text)
+        found = release.chosen
+        recovered = None if found is None else (found.value, found.standard_error)
+        page = report_page(
+            privatizer, certificate=certificate, public_text=text, recovered=recovered
+        )
     write_page(page, output)
     print(f"{output}: {len(page.encode()) / 1e6:.2f} MB")
 
@@ -56,7 +60,8 @@ def playground(
     index: IndexFolder = None,
     recovery: float | None = option(
         metavar="SHARE",
-        help="Start at the epsilon where an attacker recovers this share of content words, such as 0.1.",
+        help="Start at the epsilon where an attacker recovers this share of content words. Default for the built-in words: "
+        "0.1.",
     ),
     port: int = option(default=8765, help="Port to listen on; 0 takes any free port.", max=65535),
 ) -> None:
@@ -68,11 +73,10 @@ def playground(
     """
     from textpriv.guarantees.epsilon import choose_epsilon
     from textpriv.index.builtin import ENGLISH, open_index
-    from textpriv.index.tree import Tree
     from textpriv.web.server import serve
 
     opened, epsilon = open_index(index or ENGLISH), None
+    recovery = 0.1 if recovery is None and index is None else recovery
     if recovery is not None:
-        name = "tree" if isinstance(opened, Tree) else "tem"  # with which the page begins
-        epsilon = choose_epsilon(opened, recovery=recovery, mechanism=name).epsilon
+        epsilon = choose_epsilon(opened, recovery=recovery).epsilon
     serve(opened, epsilon, port)

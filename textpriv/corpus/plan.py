@@ -19,6 +19,7 @@ from textpriv.corpus.stores import is_stream
 from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import CorpusError
 from textpriv.files import is_url, local_path, lost_by
+from textpriv.spans.policy import SpanPolicy
 
 if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
@@ -147,6 +148,12 @@ def check_corpus(
     ``read`` lists further files that the run reads, such as a policy.
     """
     plan = Plan.of(source, target, release)
+    spans = release.settings and release.settings.spans
+    if spans and release.author_column is None and SpanPolicy.from_dict(spans).needs_person:
+        raise CorpusError(
+            "This policy draws once for each person, such as one shift of all dates: name the column of authors "
+            "(--author COLUMN), or take the policy tickets or chat."
+        )
     for file in plan.files:
         if not is_stream(file.path):
             stores.opened(file.path).close()

@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 _SLACK = 1e-8  # nats that a statement of any mechanism adds for rounding, at most
+_SHOWN = 20_000  # words of a text on which a share is estimated that is shown
 _WORDS = 512  # looked at for what is kept of words
 _PRECISE = 1e-7  # relative, of the epsilon at which a share of words stays
 _DIGITS = 4  # of an epsilon that is printed, rounded down
@@ -123,7 +124,7 @@ def choose_epsilon(
         The largest share of tokens that the Bayes-optimal single-word attacker may recover, in (0, 1): the largest epsilon
         at which that holds, exactly, to a thousandth. For a mechanism that reads its context it is an estimate, from one
         draw of 4,000 words of its language (or of ``context``): the upper end of its 95 % interval is at most the
-        share. ``value`` is then estimated on another such draw.
+        share. ``value`` is then estimated on 20,000 other words.
     odds : float
         The largest odds, to 1, that one output allows between two words at ``distance``, rounding included. Holds for every
         mechanism.
@@ -210,19 +211,19 @@ def _by_recovery(
     one = make(1.0)
 
     @cache
-    def attacker(seed: int) -> BestAttacker:
+    def attacker(**sample: int) -> BestAttacker:
         text = context
         if one.reads_context and text is None:
-            text = sampled_text(index.model or general_english(index.vocabulary.words), seed=seed)
+            text = sampled_text(index.model or general_english(index.vocabulary.words), **sample)
         return BestAttacker(weights, of, text)
 
-    def success(mechanism: Mechanism, seed: int = 0) -> tuple[float, float]:
-        best = attacker(seed)
+    def success(mechanism: Mechanism, **sample: int) -> tuple[float, float]:
+        best = attacker(**sample)
         return best.success(mechanism) if best.text is context else best.alone(mechanism)
 
     binding = {
         "kind": "chosen epsilon",
-        "version": 4,
+        "version": 5,
         "algorithm": ALGORITHM,
         "mechanism": one.binding(),
         "wanted": [wanted, of, checksum(weights), None if context is None else context.digests],
@@ -232,8 +233,8 @@ def _by_recovery(
         return Choice(**record)
     start = 4 / (index.reference_distance or 4.0)
     epsilon = largest_epsilon(make, wanted, success, start, margin=NORMAL_95).epsilon
-    # What is shown was not looked at by the search.
-    chosen = Choice(epsilon, "recovery", wanted, *success(make(epsilon), seed=1))
+    # What is shown is measured on more text, which the search did not look at.
+    chosen = Choice(epsilon, "recovery", wanted, *success(make(epsilon), seed=1, count=_SHOWN))
     keep_record(binding, asdict(chosen))
     return chosen
 

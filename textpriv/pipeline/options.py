@@ -93,7 +93,7 @@ class PipelineOptions:
 
             detectors = [make_detector(name, language) for name in self.detect]
             spans = {"spans": SpanPolicy.of(self.spans), "detector": detectors}
-        return Privatizer(
+        privatizer = Privatizer(
             self._mechanism(index),
             TokenPolicy.from_dict(self.policy or {}),
             self.seed,
@@ -101,6 +101,12 @@ class PipelineOptions:
             language=language,
             **spans,
         )
+        if privatizer.spans is not None and privatizer.spans.policy.needs_person:
+            raise MechanismError(
+                "This policy of spans draws once for each person, and a spaCy pipeline does not know whose text it reads. "
+                'Use "tickets" or "chat", or textpriv.Privatizer with Document(name, author).'
+            )
+        return privatizer
 
     def _mechanism(self, index: Any) -> Any:
         if self.mechanism is not None:
@@ -117,9 +123,11 @@ class PipelineOptions:
             return None
         if not Path(self.run_key).is_file():
             raise MechanismError(
-                f"textpriv found no run key at {self.run_key}. Make one, which only you can read: "
+                f"textpriv found no run key at {Path(self.run_key).absolute()}. If the key is elsewhere, name its place, or "
+                "set run_key to null, which draws every text anew: spacy.load(FOLDER, config={'nlp.tokenizer.run_key': "
+                "None}). For a first release make a key, which only you can read: "
                 'python -c "from textpriv.run_key import RunKey; '
-                f"RunKey.open('{self.run_key}').keep()\". Or set run_key to null: then every text is resampled."
+                f"RunKey.open('{self.run_key}').keep()\"."
             )
         from textpriv.run_key import read_run_key
 

@@ -76,11 +76,6 @@ class SpanPlan:
         """Everything that decides, with a key and a text, what is drawn, in JSON types."""
         return [self.policy.fingerprint(), [each.fingerprint() for each in self.detectors]]
 
-    @property
-    def needs_person(self) -> bool:
-        """Whether a law draws the same for all documents of a person."""
-        return any(law.scope == "person" for law in self._laws)
-
     # Reading
 
     def reader(self, words: TextEncoder) -> TextEncoder:

@@ -95,6 +95,11 @@ class SpanPolicy:
         """The kinds, in their order."""
         return tuple(self.laws)
 
+    @property
+    def needs_person(self) -> bool:
+        """Whether a law draws the same for all documents of a person."""
+        return any(law.scope == "person" for law in self.laws.values())
+
     def law_of(self, label: str) -> int | None:
         """The number of the law that a detector's label goes to, or None."""
         kind = self.labels.get(label, label)

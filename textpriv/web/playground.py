@@ -18,7 +18,7 @@ from textpriv.errors import TextprivError
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import COMMON
 from textpriv.index.tree import Tree
-from textpriv.mechanisms import mechanism_names, registry
+from textpriv.mechanisms import default_name, mechanism_names, registry
 from textpriv.privatizer import Privatizer
 from textpriv.statement import odds_in_words
 from textpriv.vocabulary.builtin import LISTS, words_in
@@ -104,13 +104,14 @@ class Playground:
 
     @property
     def mechanisms(self) -> list[str]:
-        """Those that draw from an index of this kind."""
+        """Those that draw from an index of this kind, the default of the index first."""
         is_tree = isinstance(self.index, Tree)
-        return [
+        names = [
             name
             for name, registered in mechanism_names().items()
             if getattr(registry.get(registered), "over_trees", False) == is_tree
         ]
+        return sorted(names, key=lambda name: name != default_name(self.index))
 
     def _prepare(self, settings: Settings) -> Privatizer:
         """Return the privatizer of some settings; 422 for settings that the index cannot carry."""
@@ -126,7 +127,8 @@ class Playground:
         Returns
         -------
         dict
-            ``tokens`` (word, whether a blank follows, kind), ``drawn``, ``stays`` (how often words of the text stay),
+            ``tokens`` (word, whether a blank follows, kind), ``drawn``, ``stays`` (how often words of the text stay, and
+            ``where`` that holds),
             ``attacker`` (a sentence about this draw), ``odds``, ``worst_document``, and parts of the statement.
         """
         privatizer = self.prepare(settings)
@@ -140,6 +142,7 @@ class Playground:
             "tokens": [[word, bool(space), kind] for word, space, kind in parts],
             "drawn": drawn,
             "stays": self._stays(mechanism, raw.codes),
+            "where": "at the start of a text" if mechanism.reads_context else "of the time",
             "attacker": self._attacked(settings, raw.codes, tokens.outputs),
             "odds": odds_table(statement, self._distances),
             "worst_document": odds_in_words(statement.documents_within(drawn).total),

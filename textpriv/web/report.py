@@ -66,8 +66,13 @@ class Attack:
     worst: list[tuple[str, float]]
 
     @classmethod
-    def of(cls, mechanism: Mechanism, text: PublicText | None) -> Attack | None:
-        """Compute it; None for a mechanism whose pairs of words cannot all be compared."""
+    def of(
+        cls,
+        mechanism: Mechanism,
+        text: PublicText | None,
+        recovered: tuple[float, float] | None = None,
+    ) -> Attack | None:
+        """Compute what is not known; None for a mechanism whose pairs of words cannot all be compared."""
         if not (mechanism.has_law and can_compare(mechanism)):
             return None
         vocabulary = mechanism.index.vocabulary
@@ -79,7 +84,9 @@ class Attack:
         top = np.argsort(-weight, kind="stable")[: min(_WORST, int(alone.is_content.sum()))]
         worst = [(alone.words[word], float(alone.by_word[word])) for word in top.tolist()]
         attacker, single = BestAttacker(prior, "content", text, common), (alone.content, 0.0)
-        if mechanism.reads_context:  # the exact share is that at the start of a text
+        if recovered and text is None:
+            single = recovered
+        elif mechanism.reads_context:  # the exact share is that at the start of a text
             model = mechanism.index.model or general_english(alone.words)
             public = text or sampled_text(model)
             single = BestAttacker(prior, "content", public, common).alone(mechanism)
@@ -112,6 +119,7 @@ def report_page(
     *,
     certificate: Certificate | None = None,
     public_text: PublicText | None = None,
+    recovered: tuple[float, float] | None = None,
 ) -> str:
     """Return the page as HTML. Every text in it is escaped, and its policy forbids it to load anything.
 
@@ -122,9 +130,11 @@ def report_page(
     certificate : Certificate, optional
     public_text : PublicText, optional
         On which an attacker is tried who reads words in context. Never made from the private texts.
+    recovered : tuple of float, optional
+        The share of content words that the single-word attacker recovers, and its standard error, if they are known.
     """
     mechanism, statement = privatizer.mechanism, privatizer.statement
-    attack = Attack.of(mechanism, public_text)
+    attack = Attack.of(mechanism, public_text, recovered)
     tem = mechanism if isinstance(mechanism, TEM) and not mechanism.reads_context else None
     script = asset("report.js")
     raw = privatizer.read(SAMPLE)

@@ -159,6 +159,17 @@ def test_left_out_records_end_with_3(privatize, tmp_path):
     assert len((tmp_path / "b.txt").read_text().splitlines()) == 1
 
 
+def test_a_policy_for_persons_without_authors_is_refused_before_anything_is_read(
+    privatize, tmp_path
+):
+    (tmp_path / "a.txt").write_text("call 415 555 2671\n")
+    given = ("--detect", "patterns", "--policy", "notes")
+    result = privatize(tmp_path / "a.txt", tmp_path / "b.txt", *given)
+    assert result.exit_code == 1
+    assert "--author COLUMN" in result.stderr
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.txt"]
+
+
 def test_detected_spans_are_masked_by_the_chat_policy(privatize, tmp_path):
     (tmp_path / "a.txt").write_text(f"{WORDS[0]} a@example.org\n")
     result = privatize(tmp_path / "a.txt", tmp_path / "b.txt", "--detect", "patterns")

@@ -60,7 +60,7 @@
     proved.textContent = answer.proved ? "✓ bound proved" : "✗ not proved";
     // The bound does not say that a word changes, so the badge beside it says how often one stays.
     const stays = byId("stays"), words = answer.stays === null ? [] : answer.stays;
-    const percent = ([word, keep]) => "“" + word + "” stays " + (100 * keep).toFixed(1) + " % of the time";
+    const percent = ([word, keep]) => "“" + word + "” stays " + (100 * keep).toFixed(1) + " % " + answer.where;
     stays.hidden = words.length === 0;
     if (words.length > 0) {
       stays.className = "badge " + (words[0][1] > 0.5 ? "bad" : "good");
