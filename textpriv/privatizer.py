@@ -45,9 +45,7 @@ CHANGED = (
     "whether a text has changed since its last release under the same name and key (a document without a name goes by its "
     "own text: equal ones of two releases come out equal)"
 )
-_WARMED = (
-    2000  # words that are drawn before a Privatizer serves: common ones, and some of all others
-)
+_WARMED = 10_000  # commonest words that are drawn before a Privatizer serves
 _SEEDED = "The draws were seeded: whoever guesses the seed can undo them. For experiments only"
 
 
@@ -236,8 +234,7 @@ class Privatizer:
     def warm(self) -> None:
         """Load everything that texts need: compiled code, tables and the rules of the language. Call it before serving."""
         batch = self.reader.encode(["a 1."])
-        words = np.geomspace(1, len(self.mechanism.index), _WARMED).astype(np.int32) - 1
-        self.mechanism.sample([UNKNOWN, *np.unique(words)], Stream())
+        self.mechanism.sample(range(UNKNOWN, min(_WARMED, len(self.mechanism.index))), Stream())
         self.detokenizer.texts(batch, np.zeros(np.count_nonzero(batch.codes >= UNKNOWN), np.int32))
 
     # Steps, for forms that need more than texts

@@ -52,7 +52,6 @@ _MARGIN = float(1 << 30)  # parts that a row leaves to its envelope, more than i
 _ATTEMPTS = 64.0  # a word that needs more on average is drawn by blocks: their row costs thousands of attempts
 _PROBES = 64  # words of the measure by which that is estimated
 _BLOCK, _MOST_BLOCKS = 64, 1024  # words of a block, and blocks of a large vocabulary
-_TOGETHER = 128  # words whose blocks are filled in at a time
 
 
 class Decay(NamedTuple):
@@ -148,13 +147,11 @@ class NearTables:
         with self._lock:  # other threads may draw meanwhile: a row that is ready never changes
             missing = np.unique(known[~self._ready[known]]).astype(np.int64)
             hard = _fill_near(self.rows, missing, self._probes)
-            made = [self.rows.blocks]
-            for start in range(0, len(hard), _TOGETHER):
-                some = hard[start : start + _TOGETHER]
-                made.append(np.empty((len(some), made[0].shape[1]), np.uint64))
-                _fill_blocks(self.rows, some, self.index.steps_of(some), made[-1])
-            self.rows.block_row[hard] = len(made[0]) + np.arange(len(hard))
-            self.rows = self.rows._replace(blocks=np.concatenate(made))
+            before = self.rows.blocks
+            made = np.empty((len(hard), before.shape[1]), np.uint64)
+            _fill_blocks(self.rows, hard, made)
+            self.rows.block_row[hard] = len(before) + np.arange(len(hard))
+            self.rows = self.rows._replace(blocks=np.concatenate([before, made]))
             self._ready[missing] = True
 
 
@@ -218,17 +215,16 @@ def _listed(ids: NDArray[np.int32], last: int, other: int, steps: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _fill_blocks(
-    rows: Rows, words: NDArray[np.int64], steps: NDArray[np.int32], blocks: NDArray[np.uint64]
-) -> None:
+def _fill_blocks(rows: Rows, words: NDArray[np.int64], blocks: NDArray[np.uint64]) -> None:
     """Fill in the rows of some words with whole parts of all blocks of words."""
     # Rows are large to hand on: a call for each word would copy them.
-    parts, law = rows.measure.parts, rows.law
+    points, parts, law = rows.points, rows.measure.parts, rows.law
     weights = np.empty(len(parts))
     for place, word in enumerate(words):
         total = 0.0
         for other in range(len(parts)):
-            weights[other] = parts[other] * 2.0**-62 * decay(steps[place, other], law)
+            steps = steps_between(points, word, other, law.root)
+            weights[other] = parts[other] * 2.0**-62 * decay(np.int64(steps), law)
             total += weights[other]
         scale = (PARTS - _MARGIN) / total
         end = _fill_row(rows, word, scale)
