@@ -57,6 +57,20 @@ def test_python_of_a_page_runs(page, demo_index, tmp_path, monkeypatch):
         exec(compile(block, f"{page}, block {number}", "exec"), names)
 
 
+def test_the_fastapi_example_answers_and_repeats_no_body():
+    from starlette.testclient import TestClient
+
+    page = (ROOT / "docs/guide/serving.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, object] = {"__name__": "page"}
+    exec(compile(block, "serving.md", "exec"), names)
+    with TestClient(names["app"]) as client:  # type: ignore[arg-type]
+        assert client.post("/privatize", json={"text": "good film."}).json()["text"].endswith(".")
+        refused = client.post("/privatize", json={"txt": "Quiverneth"})
+    assert refused.status_code == 422
+    assert "Quiverneth" not in refused.text
+
+
 @pytest.mark.slow
 def test_the_nightly_job_leaves_finished_partitions_and_takes_up_new_ones(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
