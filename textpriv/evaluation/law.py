@@ -148,12 +148,15 @@ class Law:
             return closed
         if self._exponential is not None:
             return [self._likeliest_by_lists(prior) for prior in priors]
-        outputs = np.arange(len(self))
+        words = np.arange(len(self))
         best = [(np.zeros(len(self), np.int64), np.zeros(len(self))) for _ in priors]
-        for some, block in self.columns(outputs):
+        for some in self._parts(len(self)):
+            rows = self.rows(words[some])
             for prior, (guess, most) in zip(priors, best, strict=True):
-                joint = block * prior.astype(np.float32)
-                guess[some], most[some] = joint.argmax(axis=1), joint.max(axis=1)
+                joint = rows * prior[some, None].astype(np.float32)
+                first, largest = joint.argmax(axis=0), joint.max(axis=0)
+                better = largest > most
+                guess[better], most[better] = words[some][first[better]], largest[better]
         return best
 
     def _likeliest_by_lists(

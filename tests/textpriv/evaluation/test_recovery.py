@@ -73,6 +73,31 @@ def test_likeliest_words_over_a_tree_are_those_of_all_pairs(name):
     assert_allclose(joint[guess, np.arange(len(joint))], value, rtol=1e-9)
 
 
+def test_an_own_mechanism_is_asked_for_each_word_once(monkeypatch):
+    monkeypatch.setattr("textpriv.evaluation.law._CELLS", 100)  # several blocks
+
+    class Own(TEM):
+        def exponential_law(self):
+            return None
+
+        def likeliest_inputs(self, prior):
+            return None
+
+        def log_prob(self, word):
+            asked.append(int(word))
+            return super().log_prob(word)
+
+    index = index_of(np.random.default_rng(4).normal(size=(30, 4)))
+    asked: list[int] = []
+    law = Law(Own(index, 2.0))
+    asked.clear()
+    ((guess, value),) = law.likeliest()
+    assert asked == [*range(30)]
+    joint = law.prior[:, None] * laws_of(TEM(index, 2.0))
+    assert_allclose(value, joint.max(axis=0), rtol=1e-5)
+    assert_allclose(joint[guess, np.arange(30)], joint.max(axis=0), rtol=1e-5)
+
+
 @pytest.mark.parametrize("tree", [False, True])
 def test_rows_and_columns_are_the_output_distributions(tree, monkeypatch):
     monkeypatch.setattr("textpriv.evaluation.law._CELLS", 100)  # several blocks
