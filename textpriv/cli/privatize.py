@@ -236,7 +236,8 @@ def _warn_unprotected(columns: tuple[str, ...], as_json: bool) -> None:
 def _print_report(report: CorpusReport, target: str, seed: int | None) -> None:
     """Say what was done."""
     tokens = sum(report.tokens.values())
-    say(f"{target}: {report.documents:,} documents, {tokens:,} tokens, {report.seconds:.1f} s")
+    documents = "1 document" if report.documents == 1 else f"{report.documents:,} documents"
+    say(f"{target}: {documents}, {tokens:,} tokens, {report.seconds:.1f} s")
     if report.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())
         warn(f"left out: {reasons}")
