@@ -107,6 +107,25 @@ def test_draws_among_many_successors_follow_their_law(index_of, stream, goodness
     assert goodness(np.bincount(out, minlength=size), law) > level
 
 
+def test_draws_far_from_all_successors_follow_their_law(index_of, stream, goodness, level):
+    """Nearly all attempts fail until the list of successors is weighed whole."""
+    size, near, draws, rng = 300, 21, 40_000, np.random.default_rng(6)
+    points = rng.normal(size=(size, 2)) + 5
+    points[:near] = rng.normal(size=(near, 2)) * 0.02
+    large = index_of(points, space="euclidean", k=20)
+    text = np.full(4_000, FULL_STOP, np.int32)
+    text[:2_000] = np.arange(2_000) % (near - 1) + 1  # words near the original follow no full stop
+    text[2_001::2] = near + np.arange(1_000) % (size - near)
+    model = NGrams.from_ids(text, np.array([0, len(text)]), size)
+    mechanism = ContextualTEM(large, 1.5, model=model)
+    streams = [stream("far", number) for number in range(draws)]
+    ids = np.tile(np.array([FULL_STOP, 0], np.int32), draws)
+    out = mechanism.sample_documents(ids, np.arange(draws + 1) * 2, streams)[1::2]
+    law = np.exp(mechanism.log_prob(0, [FULL_STOP]))
+    assert goodness(np.bincount(out, minlength=size), law) > level
+    assert 0.05 < law[:near].sum() < 0.95
+
+
 def test_draws_depend_on_the_stream_of_their_document_alone(index, stream):
     mechanism = ContextualTEM(index, EPSILON, model=models()["ordinary"])
     first, second = np.array([0, 1, FULL_STOP, 2], np.int32), np.array([3, -1, 3], np.int32)
