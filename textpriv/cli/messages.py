@@ -14,6 +14,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from textpriv.corpus.report import Progress
+
+# Whether all that a command says is written as events, one JSON object a line.
+_events: ContextVar[bool] = ContextVar("events", default=False)
 
 FAILED, SKIPPED, INTERRUPTED = 1, 3, 130  # exit codes; the parser ends with 2
 _EVENT_SECONDS = 1.0  # at most one event in this time
@@ -36,7 +40,15 @@ _REMEDIES = {
 
 def say(message: str, label: str = "", color: str | None = None) -> None:
     """Print a message on standard error."""
+    if _events.get():
+        write_event(label.removesuffix(": ") or "message", text=message)
+        return
     typer.echo(typer.style(label, fg=color) + message, err=True)
+
+
+def say_by_events() -> None:
+    """Write all that this command says from now on as events."""
+    _events.set(True)
 
 
 def warn(message: object) -> None:
@@ -109,6 +121,7 @@ def as_job(command: Callable[..., None], failed: int = FAILED) -> Callable[..., 
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
+        _events.set(False)
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_, **__: warn(message)
@@ -119,8 +132,15 @@ def as_job(command: Callable[..., None], failed: int = FAILED) -> Callable[..., 
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(failed) from None
         except (TextprivError, OSError, UnicodeDecodeError) as error:
-            say(describe(error), "error: ", "red")
+            if _events.get():
+                write_event("failed", kind=type(error).__name__, error=describe(error))
+            else:
+                say(describe(error), "error: ", "red")
             raise typer.Exit(failed) from None
+        except SystemExit as error:  # a signal
+            if _events.get():
+                write_event("failed", kind="SystemExit", error=str(error))
+            raise
         except KeyboardInterrupt:
             say("\nInterrupted. No output file was written.")
             raise typer.Exit(INTERRUPTED) from None

@@ -171,22 +171,20 @@ class MechanismOptions(Options):
     def _epsilon_of_recovery(self, found: dict[str, Any]) -> float:
         """Find the epsilon of a recovery rate, and say which odds it allows."""
         from textpriv.guarantees.epsilon import choose_epsilon
-        from textpriv.statement import at_least
 
         index, name = self.opened, self.mechanism_name
         with waiting("looking for the epsilon (a minute for 25,000 words)"):
             chosen = choose_epsilon(index, recovery=self.recovery, mechanism=name, **found)
         self.chosen = chosen
-        epsilon = float(at_least(chosen.epsilon, 4))  # a bound is rounded down
-        made = find_mechanism(name)(epsilon=epsilon, **found)(index)
+        made = find_mechanism(name)(epsilon=chosen.epsilon, **found)(index)
         error = chosen.standard_error
         text = "text of the index's language model" if index.model else "general English"
         estimate = f", estimated on {text} (standard error {error:.1%})" if error else ""
         say(
-            f"epsilon {epsilon:g}: an attacker who sees single words recovers {chosen.value:.1%} of content "
+            f"epsilon {chosen.epsilon:g}: an attacker who sees single words recovers {chosen.value:.1%} of content "
             f"words{estimate}. {made.statement.typical_odds}"
         )
-        return epsilon
+        return chosen.epsilon
 
     def build(self) -> Mechanism:
         """Return the mechanism over its index."""

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from textpriv.cli.messages import SKIPPED, print_json, say, shown_progress, warn, write_event
+from textpriv.cli.messages import (
+    SKIPPED,
+    print_json,
+    say,
+    say_by_events,
+    shown_progress,
+    warn,
+    write_event,
+)
 from textpriv.cli.options import (
     COLUMN,
     FileFormat,
@@ -163,6 +171,8 @@ def privatize(
     from textpriv.corpus import Release, check_corpus, privatize_corpus
 
     _refuse_mixed(target, as_json)
+    if run.log_json:
+        say_by_events()
     key, more = run.open_key(source, target, account.ledger), account.settings(run.seed)
     if key is not None:
         more["run_key"] = key.secret
@@ -185,7 +195,7 @@ def privatize(
     # The ledger is made by being opened, so all else is checked before.
     check_corpus(source, target, options, filter(None, [release.policy]))
     privatizer = settings.build()
-    with _telling_of_failures(target, run.log_json):
+    with _telling_of_what_is_left(target):
         report = privatize_corpus(source, target, privatizer, options)
     if run.forget_key and key is not None:
         key.forget()
@@ -211,16 +221,14 @@ def _refuse_mixed(target: str, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _telling_of_failures(target: str, log_json: bool) -> Iterator[None]:
+def _telling_of_what_is_left(target: str) -> Iterator[None]:
     """Say how to go on if a run fails that can be continued."""
     from textpriv.corpus.checkpoint import Checkpoint
     from textpriv.files import local_path
 
     try:
         yield
-    except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
-        if log_json:
-            write_event("failed", kind=type(error).__name__, error=str(error))
+    except (TextprivError, OSError, KeyboardInterrupt, SystemExit):
         if (left := Checkpoint.of(local_path(target))).job:
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise

@@ -135,8 +135,8 @@ def refuse_taken(name: str, why: str = "") -> None:
     """Refuse to replace an output that is there."""
     if stores.is_taken(name):
         raise CorpusError(
-            f"{name} exists{why}. Another release of the same texts adds to their privacy loss. Name another output, "
-            "continue a run with --resume, or replace a file with --force."
+            f"{name} exists{why}. Another release of the same texts adds to their privacy loss. Name another output, or "
+            "replace a file with --force; folders are never replaced. --resume leaves it as it is if nothing has changed."
         )
 
 
@@ -147,6 +147,8 @@ def check_corpus(
 
     ``read`` lists further files that the run reads, such as a policy.
     """
+    if not (is_stream(source) or is_url(source)):
+        os.stat(source)
     plan = Plan.of(source, target, release)
     spans = release.settings and release.settings.spans
     if spans and release.author_column is None and SpanPolicy.from_dict(spans).needs_person:

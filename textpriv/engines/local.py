@@ -114,6 +114,9 @@ def _begin(make: Callable[[], BatchRelease]) -> None:
     global _make
     # Ctrl-C reaches every process of the terminal; only the parent answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(
+        signal.SIGTERM, signal.SIG_DFL
+    )  # a pool that has lost a worker ends the others so
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

@@ -122,8 +122,8 @@ def choose_epsilon(
     index : Index
     recovery : float
         The largest share of tokens that the Bayes-optimal single-word attacker may recover, in (0, 1): the largest epsilon
-        at which that holds, exactly, to a thousandth. For a mechanism that reads its context it is an estimate, from one
-        draw of 4,000 words of its language (or of ``context``): the upper end of its 95 % interval is at most the
+        at which that holds, exactly, rounded down to four digits. For a mechanism that reads its context it is an estimate,
+        from one draw of 4,000 words of its language (or of ``context``): the upper end of its 95 % interval is at most the
         share. ``value`` is then estimated on 20,000 other words.
     odds : float
         The largest odds, to 1, that one output allows between two words at ``distance``, rounding included. Holds for every
@@ -232,7 +232,14 @@ def _by_recovery(
     if record is not None:
         return Choice(**record)
     start = 4 / (index.reference_distance or 4.0)
-    epsilon = largest_epsilon(make, wanted, success, start, margin=NORMAL_95).epsilon
+
+    def rounded(epsilon: float) -> float:
+        return float(at_least(epsilon, _DIGITS))
+
+    found = largest_epsilon(
+        lambda each: make(rounded(each)), wanted, success, start, margin=NORMAL_95
+    )
+    epsilon = rounded(found.epsilon)
     # What is shown is measured on more text, which the search did not look at.
     chosen = Choice(epsilon, "recovery", wanted, *success(make(epsilon), seed=1, count=_SHOWN))
     keep_record(binding, asdict(chosen))
@@ -367,10 +374,9 @@ def choose(
             except OutOfReachError as error:
                 left_out.append(f"{short} over {name} with prior {prior}: {error}")
                 continue
-            epsilon = float(at_least(found.epsilon, _DIGITS))
-            made = find_mechanism(short)(epsilon=epsilon, **settings)(index)
+            made = find_mechanism(short)(epsilon=found.epsilon, **settings)(index)
             near = _nearness(made, ruler)
-            compared.append(Candidate(name, short, prior, epsilon, found.value, *near))
+            compared.append(Candidate(name, short, prior, found.epsilon, found.value, *near))
     if not compared:
         raise MechanismError(f"no mechanism gives this protection. {' '.join(left_out)}")
     compared.sort(key=lambda each: each.distance)

@@ -298,9 +298,17 @@ def test_log_json_says_all_in_lines_of_json(run, tmp_path):
     assert events[-1]["event"] == "done"
     assert events[-1]["report"]["documents"] == 30
     result = run("out.jsonl", "--log-json", "--resume", epsilon="3")
-    failed = json.loads(result.stderr.splitlines()[0])
+    (failed,) = map(json.loads, result.stderr.splitlines())
     assert (result.exit_code, failed["event"]) == (1, "failed")
     assert "changed: epsilon" in failed["error"]
+    result = run("no.jsonl", "--log-json", given=tmp_path / "missing.jsonl")
+    (failed,) = map(json.loads, result.stderr.splitlines())
+    assert (result.exit_code, failed["kind"]) == (1, "FileNotFoundError")
+    (tmp_path / "late.jsonl").write_text(
+        '{"text":"bana"}\n' * 1000 + '{"text":"bana","email":"x"}\n'
+    )
+    result = run("some.jsonl", "--log-json", given=tmp_path / "late.jsonl")
+    assert all("event" in json.loads(line) for line in result.stderr.splitlines())
 
 
 def test_nulls_and_new_columns_are_options(run, tmp_path):
