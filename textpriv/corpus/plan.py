@@ -111,7 +111,7 @@ class Plan:
             "columns": [release.read, release.labels_column, asdict(release.columns)],
             "bad records": [release.on_error, release.null],
             "part": release.part_records,
-            "input": [[file.name, _ends(file.path)] for file in self.files],
+            **{f"input {file.name}".rstrip(): _ends(file.path) for file in self.files},
         }
 
 

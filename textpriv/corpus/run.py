@@ -459,6 +459,7 @@ def _changed(before: Mapping[str, Any], job: Mapping[str, Any]) -> str:
     """Name what differs between two jobs, if anything."""
     if before.get("key") != job.get("key"):
         return "changed: key"
-    found = [name for name in job if before.get(name) != job[name]]
+    found = [name for name in {**before, **job} if before.get(name) != job.get(name)]
     named = [name for name in found if name != "settings"] or found
-    return f"changed: {', '.join(named)}" if named else ""
+    more = f" and {len(named) - 5:,} more" if len(named) > 5 else ""
+    return f"changed: {', '.join(named[:5])}{more}" if named else ""
