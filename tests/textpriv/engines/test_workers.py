@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -143,9 +144,11 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monk
 
 def test_a_worker_that_dies_is_told_with_what_to_do(folder):
     recipe, given = settings(folder), batches(40)
-    results = in_order(enumerate(given), BatchRelease(recipe.build(), COLUMNS), recipe, 2)
-    next(results)
-    for worker in active_children():
-        os.kill(worker.pid, signal.SIGKILL)
-    with pytest.raises(CorpusError, match="fewer workers or a smaller batch size"):
-        [result() for _, result in results]
+    release = BatchRelease(recipe.build(), COLUMNS)
+    # Closed here: a pool that the garbage collector ends, whenever it runs, may wait for ever.
+    with contextlib.closing(in_order(enumerate(given), release, recipe, 2)) as results:
+        next(results)
+        for worker in active_children():
+            os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(CorpusError, match="fewer workers or a smaller batch size"):
+            [result() for _, result in results]
