@@ -181,7 +181,7 @@ class MechanismOptions(Options):
         text = "text of the index's language model" if index.model else "general English"
         estimate = f", estimated on {text} (standard error {error:.1%})" if error else ""
         say(
-            f"epsilon {chosen.epsilon:g}: an attacker who sees single words recovers {chosen.value:.1%} of content "
+            f"epsilon {chosen.epsilon:g}: an attacker who guesses word by word recovers {chosen.value:.1%} of content "
             f"words{estimate}. {made.statement.typical_odds}"
         )
         return chosen.epsilon

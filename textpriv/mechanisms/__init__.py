@@ -41,7 +41,7 @@ __all__ = [
 registry = catalogue.create("textpriv", "mechanisms", entry_points=True)
 
 NO_DEFAULT = (
-    "say how much protection you want, which has no default. A recovery of 0.1 means: an attacker who sees single words "
+    "say how much protection you want, which has no default. A recovery of 0.1 means: an attacker who guesses word by word "
     "recovers at most 10 % of content words. Or give an epsilon, if you know which."
 )
 

@@ -177,7 +177,7 @@ class Playground:
         named = [words[word] for word in dict.fromkeys(original[right & content].tolist())]
         shown = ", ".join(f"“{word}”" for word in named[:_SHOWN])
         return (
-            f"An attacker who knows these settings and sees single words recovers {int(right.sum()):,} of these "
+            f"An attacker who knows these settings and guesses word by word recovers {int(right.sum()):,} of these "
             f"{len(right):,} words. Of the {int(content.sum()):,} less common ones these are "
             f"{int((right & content).sum()):,}{f': {shown}' if named else ''}. An attacker who reads whole sentences may "
             "recover more."
