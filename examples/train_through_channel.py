@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 import textpriv
-from textpriv.evaluation.learning import ChannelNB
+from textpriv.evaluation.learning import ChannelClassifier
 
 TOPICS = {
     "sport": "test match cricket players team captain win final day wicket".split(),
@@ -35,7 +35,7 @@ def main(folder: str) -> None:
     for epsilon in (2.0, 4.0, 8.0):
         mechanism = textpriv.TEM(index, epsilon)
         private = list(textpriv.Privatizer(mechanism).pipe(train))
-        model = ChannelNB(mechanism).fit(private, topics)
+        model = ChannelClassifier(mechanism).fit(private, topics)
         print(f"epsilon {epsilon:g}: accuracy {model.score(test, truth):.3f}")
 
 

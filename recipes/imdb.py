@@ -6,8 +6,8 @@
 The setting is that of TEM (Carvalho, Vasiloudis, Feyisetan, section 5, Appendix C). TR1 is half of the training reviews and
 is made private; TE1 is half of the test reviews and stays clear. The model is a mean of word vectors and a linear layer, 20
 epochs of Adam, batches of 64. The attack learns from a shadow model of the other half of the test reviews, and asks for each
-training review whether it was in TR1. Each trial draws new halves. A linear model on word counts and ``ChannelNB`` stand
-beside. DATA contains ``imdb`` and ``embeddings``; the table goes to OUT.md and OUT.csv.
+training review whether it was in TR1. Each trial draws new halves. A linear model on word counts and ``ChannelClassifier``
+stand beside. DATA contains ``imdb`` and ``embeddings``; the table goes to OUT.md and OUT.csv.
 """
 
 from __future__ import annotations

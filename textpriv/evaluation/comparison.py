@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import OutOfReachError, needs
 from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon
-from textpriv.evaluation.learning import ChannelNB, count_matrix
+from textpriv.evaluation.learning import ChannelClassifier, count_matrix
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import NGrams, token_ids
@@ -113,9 +113,9 @@ class Task:
         return found
 
     def right_by_channel(self, mechanism: Mechanism, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """:meth:`right` for :class:`ChannelNB`."""
+        """:meth:`right` for :class:`ChannelClassifier`."""
         words = len(mechanism.index)
-        model = ChannelNB(mechanism).fit(self.train.counts(words, ids), self.train.labels)
+        model = ChannelClassifier(mechanism).fit(self.train.counts(words, ids), self.train.labels)
         found: NDArray[np.bool_] = model.predict(self.test.counts(words)) == self.test.labels
         return found
 
@@ -172,14 +172,14 @@ def compare(
     draws : int
         Private copies of the training documents.
     channel : bool
-        Also learn by :class:`ChannelNB`.
+        Also learn by :class:`ChannelClassifier`.
 
     Returns
     -------
     Comparison
         A ``DataFrame`` with the columns: mechanism; asked (recovery); epsilon (in units of the mechanism's own metric);
         alone and context (recovery by each attacker); accuracy, low, high (with a 95 % interval over draws and test
-        documents); channel, channel_low, channel_high (the same, of :class:`ChannelNB`); perplexity; cosine (between the
+        documents); channel, channel_low, channel_high (of :class:`ChannelClassifier`); perplexity; cosine (between the
         vectors of a content word and of its output); kept (share of unchanged words); words_per_second. Clear text comes
         first, and the commonest words with all others deleted.
 

@@ -84,8 +84,10 @@ class Law:
         for start in range(0, count, step):
             yield slice(start, min(start + step, count))
 
-    def sparse_rows(self, kept: float = 0.99, most: int = 512) -> csr_matrix:
-        """The likeliest outputs of every word, shape (V, V).
+    def sparse_rows(
+        self, kept: float = 0.99, most: int = 512
+    ) -> tuple[csr_matrix, NDArray[np.float64]]:
+        """The likeliest outputs of every word, shape (V, V), and how often each word comes out beside them, shape (V,).
 
         Parameters
         ----------
@@ -94,7 +96,7 @@ class Law:
         most : int
             Largest number of them.
         """
-        blocks = []
+        blocks, others = [], np.zeros(len(self))
         for some in self._parts(len(self)):
             rows = self.rows(np.arange(len(self))[some])
             top = np.argpartition(-rows, min(most, len(self)) - 1, axis=1)[:, :most]
@@ -107,7 +109,8 @@ class Law:
             row, column = np.nonzero(before < kept)
             shape = (len(rows), len(self))
             blocks.append(csr_matrix((values[row, column], (row, top[row, column])), shape=shape))
-        return csr_matrix(vstack(blocks))
+            others += self.prior[some] @ rows - blocks[-1].T @ self.prior[some]
+        return csr_matrix(vstack(blocks)), np.maximum(others, 0.0)
 
     def draws(self, ids: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int32]:
         """Draw an output for each word, so that under one seed few draws move when the mechanism moves a little.

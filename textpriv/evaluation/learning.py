@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
+from scipy.special import log_softmax
 
 from textpriv.errors import TextprivError, needs
 from textpriv.evaluation.law import Law
 from textpriv.language.ngrams import token_ids
 from textpriv.mechanisms.base import Mechanism
+from textpriv.mechanisms.contextual import ContextualTEM
 from textpriv.vocabulary.vocabulary import Prior
 
 if TYPE_CHECKING:
@@ -24,37 +27,41 @@ else:
     _base = needs("sklearn.base")
     BaseEstimator, ClassifierMixin = _base.BaseEstimator, _base.ClassifierMixin
 
-__all__ = ["ChannelNB", "count_matrix"]
+__all__ = ["ChannelClassifier", "count_matrix"]
 
-_TRIED = (0.01, 0.03, 0.1, 0.3, 1.0)  # smoothing
+_TRIED = (0.03, 0.1, 0.3, 1.0, 3.0)  # C
 _HELD_OUT = 5  # one document in so many is held out to choose it
-_FIRST = 0.01  # smoothing of the words of all classes together, towards the public prior
+_STEPS = 30  # of expectation maximization
+_PULL = 0.01  # weight of the public prior in it, as a share of the tokens
+_POWER = 0.25  # a count is divided by the frequency of its word to this power
 
 
-class ChannelNB(ClassifierMixin, BaseEstimator):
-    """Naive Bayes that learns from private documents which words each class had before privatization.
+class ChannelClassifier(ClassifierMixin, BaseEstimator):
+    """Logistic regression on the words that private documents probably had before privatization.
 
-    Each class has a distribution of original words; the private words are drawn from it through the mechanism. Expectation
-    maximization with a prior towards the words of all classes (MAP) finds it. Prediction reads clear text.
+    A private word is replaced by the distribution of its originals: Bayes' rule through the mechanism, with the words of
+    all documents as its prior. These words are found by expectation maximization. So the regression learns weights of
+    original words, and reads clear text.
 
     Parameters
     ----------
     mechanism : Mechanism
         The one that made the private documents; with a closed output distribution.
-    smoothing : float, optional
-        Weight of the prior, as a share of the tokens of a class. Default: the best of several on one private document in
-        five, which then count again.
+    C : float, optional
+        Inverse strength of the penalty, as in scikit-learn. Default: the best of several on one private document in five.
     prior : see :meth:`Vocabulary.prior_weights`
         How often each word is written. Public.
-    iterations : int
-        Steps of expectation maximization.
+    max_iter : int
+        Steps of L-BFGS.
 
     Attributes
     ----------
     classes_ : ndarray
-    words_ : ndarray of float64, shape (classes, V)
-        Distributions of the original words.
-    smoothing_ : float
+    words_ : ndarray of float64, shape (V,)
+        How often each word was in the originals.
+    coef_ : ndarray of float64, shape (V, classes)
+    intercept_ : ndarray of float64, shape (classes,)
+    C_ : float
 
     Examples
     --------
@@ -64,23 +71,24 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
     >>> index = textpriv.Index.build(words, "euclidean")
     >>> mechanism = textpriv.TEM(index, epsilon=2.0)
     >>> private = list(textpriv.Privatizer(mechanism, seed=1).pipe(["good fine", "bad poor"] * 50))
-    >>> ChannelNB(mechanism, smoothing=0.1).fit(private, ["yes", "no"] * 50).predict(["fine", "poor"]).tolist()
+    >>> model = ChannelClassifier(mechanism).fit(private, ["yes", "no"] * 50)
+    >>> model.predict(["fine", "poor"]).tolist()
     ['yes', 'no']
     """
 
     def __init__(
         self,
         mechanism: Mechanism,
-        smoothing: float | None = None,
+        C: float | None = None,
         prior: Prior = "zipf",
-        iterations: int = 30,
+        max_iter: int = 60,
     ) -> None:
         self.mechanism = mechanism
-        self.smoothing = smoothing
+        self.C = C
         self.prior = prior
-        self.iterations = iterations
+        self.max_iter = max_iter
 
-    def fit(self, documents: Any, y: ArrayLike) -> ChannelNB:
+    def fit(self, documents: Any, y: ArrayLike) -> ChannelClassifier:
         """Learn from private documents.
 
         Parameters
@@ -89,70 +97,73 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
         y : array_like, shape (D,)
             Classes.
         """
-        law = Law(self.mechanism, self.prior)
-        self._channel = law.sparse_rows()
-        self._turned = self._channel.T.tocsr()
-        # What the rows leave out is spread as all outputs are.
-        self._spread = np.asarray(self._channel.mean(axis=0)).ravel() + 1e-3 / len(law)
-        self._spread /= self._spread.sum()
-        self._lost = 1.0 - np.asarray(self._channel.sum(axis=1)).ravel()
         counts = self._counts(documents)
         self.classes_, labels = np.unique(np.asarray(y), return_inverse=True)
         if len(labels) != counts.shape[0]:
-            raise TextprivError(f"got {counts.shape[0]} documents and {len(labels)} classes.")
-        self.smoothing_ = self.smoothing or self._chosen(counts, labels, law.prior)
-        self._learn(counts, labels, law.prior, self.smoothing_)
+            raise TextprivError(f"got {counts.shape[0]} documents and {len(labels)} labels.")
+        mechanism = self.mechanism
+        law = Law(
+            mechanism.average() if isinstance(mechanism, ContextualTEM) else mechanism, self.prior
+        )
+        originals = _Originals(law, np.asarray(counts.sum(axis=0), dtype=np.float64).ravel())
+        self.words_ = originals.words
+        scale = self._scale()
+        self.C_ = self.C or self._chosen(counts, labels, originals, scale)
+        self.coef_, self.intercept_ = self._weights(counts, labels, originals, scale, self.C_)
         return self
 
-    def _chosen(
-        self, counts: csr_matrix, labels: NDArray[np.int64], prior: NDArray[np.float64]
-    ) -> float:
-        held = np.random.default_rng(0).permutation(len(labels)) % _HELD_OUT == 0
-        right = []
-        for smoothing in _TRIED:
-            self._learn(counts[~held], labels[~held], prior, smoothing)
-            guess = self._scores(counts[held], self._outputs(self.words_)).argmax(axis=1)
-            right.append(float(np.mean(guess == labels[held])))
-        return _TRIED[int(np.argmax(right))]
+    def _scale(self) -> NDArray[np.float64]:
+        scale = (self.words_ + 1e-3 / len(self.words_)) ** -_POWER
+        return np.asarray(scale / np.sqrt((self.words_ * scale**2).sum()))
 
-    def _learn(
+    def _chosen(
         self,
         counts: csr_matrix,
         labels: NDArray[np.int64],
-        prior: NDArray[np.float64],
-        smoothing: float,
-    ) -> None:
-        times = np.bincount(labels, minlength=len(self.classes_))
-        of_class = csr_matrix((np.ones(len(labels)), (labels, np.arange(len(labels)))))
-        outputs = (of_class @ counts).toarray()
-        every = self._originals(outputs.sum(axis=0, keepdims=True), prior, _FIRST)
-        self.words_ = self._originals(outputs, every[0], smoothing)
-        self.class_log_prior_ = np.log((times + 1.0) / (times.sum() + len(times)))
+        originals: _Originals,
+        scale: NDArray[np.float64],
+    ) -> float:
+        held = np.random.default_rng(0).permutation(len(labels)) % _HELD_OUT == 0
+        right = []
+        for cost in _TRIED:
+            coef, intercept = self._weights(counts[~held], labels[~held], originals, scale, cost)
+            guess = (counts[held] @ originals.expected(coef) + intercept).argmax(axis=1)
+            right.append(float(np.mean(guess == labels[held])))
+        return _TRIED[int(np.argmax(right))]
 
-    def _originals(
-        self, outputs: NDArray[np.float64], prior: NDArray[np.float64], smoothing: float
-    ) -> NDArray[np.float64]:
-        """Distribution of the words that each row of output counts came from, by MAP with a Dirichlet prior."""
-        words = np.tile(prior, (len(outputs), 1))
-        pull = smoothing * outputs.sum(axis=1, keepdims=True) * prior
-        for _ in range(self.iterations):
-            ratio = outputs / self._outputs(words)
-            spread = np.outer(ratio @ self._spread, self._lost)
-            words = words * ((self._channel @ ratio.T).T + spread) + pull
-            words /= words.sum(axis=1, keepdims=True)
-        return words
+    def _weights(
+        self,
+        counts: csr_matrix,
+        labels: NDArray[np.int64],
+        originals: _Originals,
+        scale: NDArray[np.float64],
+        cost: float,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weights of original words and intercepts, by penalized maximum likelihood."""
+        classes, rows, turned = len(self.classes_), np.arange(len(labels)), counts.T.tocsr()
 
-    def _outputs(self, words: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Distribution of outputs where words are distributed as in each row."""
-        return (self._turned @ words.T).T + np.outer(words @ self._lost, self._spread)
+        def loss(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            free, intercept = flat[:-classes].reshape(-1, classes), flat[-classes:]
+            seen = counts @ originals.expected(free * scale[:, None])
+            logs = log_softmax(seen + intercept, axis=1)
+            slopes = np.exp(logs)
+            slopes[rows, labels] -= 1.0
+            of_words = originals.turned(turned @ slopes) * scale[:, None]
+            gradient = np.append((cost * of_words + free).ravel(), cost * slopes.sum(axis=0))
+            return float((free**2).sum() / 2 - cost * logs[rows, labels].sum()), gradient
 
-    def _scores(self, counts: csr_matrix, words: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.class_log_prior_ + counts @ np.log(words).T
+        start = np.zeros((len(scale) + 1) * classes)
+        options = {"maxiter": self.max_iter, "maxfun": 3 * self.max_iter, "ftol": 1e-7}
+        flat = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+        return flat[:-classes].reshape(-1, classes) * scale[:, None], flat[-classes:]
+
+    def decision_function(self, documents: Any) -> NDArray[np.float64]:
+        """Scores of the classes of each clear document, shape (D, classes)."""
+        return np.asarray(self._counts(documents) @ self.coef_ + self.intercept_)
 
     def predict(self, documents: Any) -> NDArray[Any]:
         """The likeliest class of each clear document, shape (D,)."""
-        scores = self._scores(self._counts(documents), self.words_)
-        return self.classes_[scores.argmax(axis=1)]
+        return self.classes_[self.decision_function(documents).argmax(axis=1)]
 
     def _counts(self, documents: csr_matrix | Sequence[str]) -> csr_matrix:
         index = self.mechanism.index
@@ -160,6 +171,47 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
             return documents
         ids, offsets = token_ids(documents, index.vocabulary.words, index.language or "en")
         return count_matrix(ids, offsets, len(index))
+
+
+class _Originals:
+    """The matrix ``Q[y, w]``: how likely word w is the original of output y.
+
+    Parameters
+    ----------
+    law : Law
+    outputs : ndarray of float64, shape (V,)
+        How often each word came out.
+
+    Attributes
+    ----------
+    words : ndarray of float64, shape (V,)
+        How often each word was written, by expectation maximization with a Dirichlet prior.
+    """
+
+    def __init__(self, law: Law, outputs: NDArray[np.float64]) -> None:
+        # The likeliest outputs of each word, and a matrix of rank one for all others.
+        listed, others = law.sparse_rows()
+        left = np.maximum(1.0 - np.asarray(listed.sum(axis=1)).ravel(), 0.0)
+        others = (others + 1e-9) / (others + 1e-9).sum()
+        columns = listed.T.tocsr()
+        words, pull = law.prior, _PULL * outputs.sum() * law.prior
+        for _ in range(_STEPS):
+            ratio = outputs / (columns @ words + (words @ left) * others)
+            words = words * (listed @ ratio + left * (ratio @ others)) + pull
+            words /= words.sum()
+        self.words = words
+        total = columns @ words + (words @ left) * others
+        self._listed = csr_matrix(columns.multiply(words).multiply(1.0 / total[:, None]))
+        self._turned = self._listed.T.tocsr()
+        self._left, self._others = words * left, others / total
+
+    def expected(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Expected weights of the original of each output, shape (V, classes)."""
+        return np.asarray(self._listed @ weights + np.outer(self._others, self._left @ weights))
+
+    def turned(self, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The product of the transposed matrix with slopes of the outputs, shape (V, classes)."""
+        return np.asarray(self._turned @ slopes + np.outer(self._left, self._others @ slopes))
 
 
 def count_matrix(ids: NDArray[np.integer], offsets: NDArray[np.int64], words: int) -> csr_matrix:

@@ -311,6 +311,10 @@ class ContextualTEM(TEM):
 
     # The output distribution
 
+    def average(self) -> TEM:
+        """TEM with the base measure as its prior: the output distribution over all contexts, nearly."""
+        return TEM(self.index, self.epsilon, self.measure.weights, self.gamma)
+
     def _after(
         self, context: Sequence[int] | NDArray[np.integer]
     ) -> tuple[float, NDArray[Any], NDArray[np.float64]]:

@@ -6,15 +6,17 @@ import catalogue
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.linear_model import LogisticRegression
 
 from textpriv.errors import TextprivError
 from textpriv.evaluation import compare
 from textpriv.evaluation.best_attacker import BestAttacker
 from textpriv.evaluation.comparison import CLEAR, COMMON_ONLY, Documents, Task, interval
-from textpriv.evaluation.learning import ChannelNB
+from textpriv.evaluation.law import Law
+from textpriv.evaluation.learning import ChannelClassifier, _Originals
 from textpriv.index import Index
 from textpriv.language import NGrams
-from textpriv.mechanisms import TEM, find_mechanism, registry
+from textpriv.mechanisms import TEM, ContextualTEM, find_mechanism, registry
 from textpriv.vocabulary import Vocabulary
 
 SIZE, LENGTH = 60, 25
@@ -45,26 +47,52 @@ def task(index):
     return Task(made(index, 400, 1), made(index, 400, 2), model)
 
 
-def test_the_channel_learner_finds_the_words_before_privatization(index):
+def test_the_channel_classifier_finds_the_words_before_privatization(index):
     documents, mechanism = made(index, 4000, 5), TEM(index, 4.0)
     private = mechanism.sample(documents.ids, np.random.default_rng(0))
-    model = ChannelNB(mechanism, smoothing=1e-4, iterations=300)
-    model.fit(documents.counts(SIZE, private), documents.labels)
-    for law, name in zip(model.words_, model.classes_, strict=True):
-        rows = np.repeat(documents.labels == name, LENGTH)
-        clear = np.bincount(documents.ids[rows], minlength=SIZE) / rows.sum()
-        seen = np.bincount(private[rows], minlength=SIZE) / rows.sum()
-        assert np.abs(law - clear).sum() < 0.5 * np.abs(seen - clear).sum()
+    model = ChannelClassifier(mechanism, C=1.0).fit(
+        documents.counts(SIZE, private), documents.labels
+    )
+    clear, seen = (np.bincount(ids, minlength=SIZE) / len(ids) for ids in (documents.ids, private))
+    assert np.abs(model.words_ - clear).sum() < 0.25 * np.abs(seen - clear).sum()
 
 
-def test_the_channel_learner_classifies_clear_text(index, task):
-    mechanism = TEM(index, 4.0)
+@pytest.mark.parametrize("most", [SIZE, 10])
+def test_originals_follow_from_bayes_rule(index, most, monkeypatch):
+    law, outputs = Law(TEM(index, 4.0)), np.random.default_rng(1).uniform(10, 20, SIZE)
+    rows, others = law.sparse_rows(1.0, most)
+    monkeypatch.setattr(law, "sparse_rows", lambda: (rows, others))
+    originals = _Originals(law, outputs)
+    found = originals.expected(np.eye(SIZE))
+    assert_allclose(found.sum(axis=1), 1.0)
+    assert_allclose(originals.turned(np.eye(SIZE)), found.T, atol=1e-12)
+    joint = originals.words[:, None] * law.rows(np.arange(SIZE))
+    error = np.abs(found - (joint / joint.sum(axis=0)).T).sum(axis=1)
+    assert error.mean() < (1e-4 if most == SIZE else 0.25)
+
+
+def test_the_channel_classifier_reads_clear_text_better_than_one_on_private_words(index, task):
+    mechanism, better = TEM(index, 1.0), []
+    for seed in range(4):
+        drawn = mechanism.sample(task.train.ids, np.random.default_rng(seed))
+        counts = task.train.counts(SIZE, drawn)
+        models = ChannelClassifier(mechanism), LogisticRegression(max_iter=1000)
+        clear = task.test.counts(SIZE), task.test.labels
+        right, plain = (model.fit(counts, task.train.labels).score(*clear) for model in models)
+        better.append(right - plain)
+    assert np.mean(better) > 0.02
+
+
+def test_the_channel_classifier_needs_a_label_for_each_document(index, task):
+    with pytest.raises(TextprivError, match="400 documents and 9 labels"):
+        ChannelClassifier(TEM(index, 1.0)).fit(task.train.counts(SIZE), task.train.labels[:9])
+
+
+def test_the_channel_classifier_learns_from_words_drawn_in_context(index, task):
+    mechanism = ContextualTEM(index, 4.0, task.judge)
     drawn = mechanism.sample(task.train.ids, np.random.default_rng(0))
-    counts = task.train.counts(SIZE, drawn)
-    model = ChannelNB(mechanism).fit(counts, task.train.labels)
+    model = ChannelClassifier(mechanism).fit(task.train.counts(SIZE, drawn), task.train.labels)
     assert model.score(task.test.counts(SIZE), task.test.labels) > 0.8
-    with pytest.raises(TextprivError, match="400 documents and 9 classes"):
-        model.fit(counts, task.train.labels[:9])
 
 
 def test_mechanisms_are_compared_at_the_recovery_that_was_asked_for(index, task):
