@@ -43,6 +43,9 @@ class RandomWords(Protocol):
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite ``out`` with the next words of the stream."""
 
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return the next ``count`` words, shape (count,)."""
+
 
 def _secret(name: str, key: bytes) -> bytes:
     """Return a key of 32 bytes, or say what is wrong with it, without quoting it."""
@@ -101,7 +104,10 @@ class _GeneratorStream:
         self._generator = generator
 
     def fill(self, out: NDArray[np.uint64]) -> None:
-        out[:] = self._generator.integers(0, 2**64, size=out.shape, dtype=np.uint64)
+        out[:] = self.words(out.size).reshape(out.shape)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
 
 
 def fill_each(

@@ -114,6 +114,7 @@ def test_a_numpy_generator_serves_as_a_stream_and_repeats_its_draws():
     first, second = (np.empty(5, np.uint64) for _ in range(2))
     as_stream(np.random.default_rng(3)).fill(first)
     as_stream(np.random.default_rng(3)).fill(second)
+    assert (as_stream(np.random.default_rng(3)).words(len(first)) == first).all()
     assert np.array_equal(first, second)
     assert len(set(first.tolist())) == 5
 

@@ -264,7 +264,7 @@ def _certify(law: MechanismOptions, as_json: bool) -> bool:
     if as_json:
         print_json(found.to_dict())
     else:
-        print("THE CLAIM HOLDS" if found.holds else "THE CLAIM DOES NOT HOLD")
+        print(found.verdict)
         print_table([*found.rows(), *(("also", each) for each in found.observed)])
         for note in found.notes:
             print(f"{note}.")

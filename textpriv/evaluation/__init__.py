@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from textpriv.evaluation.comparison import Task, compare
+    from textpriv.evaluation.comparison import Documents, Task, compare
 
-__all__ = ["Task", "compare"]
+__all__ = ["Documents", "Task", "compare"]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import OutOfReachError, needs
-from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon
+from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon, sampled_text
 from textpriv.evaluation.learning import ChannelClassifier, count_matrix
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.language.general_english import general_english
@@ -168,7 +168,8 @@ def compare(
     recovery : sequence of float
         Shares of content words that the better attacker recovers.
     attacker : BestAttacker, optional
-        Default: the exact attacker on single words, by Zipf's law.
+        Default: the exact attacker on single words, by Zipf's law; where a mechanism reads its context, also the context
+        attacker, on words drawn from the index's language model or general English.
     draws : int
         Private copies of the training documents.
     channel : bool
@@ -193,7 +194,10 @@ def compare(
     vocabulary = first.index.vocabulary
     if attacker is None:
         common = min(COMMON, len(vocabulary) // 4)
-        attacker = BestAttacker(vocabulary.prior_weights("zipf"), common=common)
+        text = None
+        if any(each.reads_context for each in named.values()):
+            text = sampled_text(first.index.model or general_english(vocabulary.words))
+        attacker = BestAttacker(vocabulary.prior_weights("zipf"), text=text, common=common)
     tasks = task if isinstance(task, Mapping) else {"": task}
     measured = {
         name: _Measured(vocabulary, each, attacker, draws, channel) for name, each in tasks.items()

@@ -93,6 +93,13 @@ class Certificate:
         """Write the constant: rounded up where it is exact, and down where it is a lower bound."""
         return at_most(constant, 9) if self.exact else f"at least {at_least(constant, 9)}"
 
+    @property
+    def verdict(self) -> str:
+        """What was found, in a few words."""
+        if not self.holds:
+            return "THE CLAIM DOES NOT HOLD"
+        return "THE CLAIM HOLDS" if self.exact else "NOTHING REFUTES THE CLAIM"
+
     def rows(self) -> list[tuple[str, str]]:
         """Return what a table of the certificate shows: names and figures in words."""
         first, second = self.worst_pair
@@ -108,9 +115,10 @@ class Certificate:
         ]
 
     def __str__(self) -> str:
-        verdict = "The claim holds" if self.holds else "THE CLAIM DOES NOT HOLD"
         lines = [f"{name}: {figure}" for name, figure in self.rows()]
-        return "\n".join([verdict, *lines, *(f"{each}." for each in (*self.observed, *self.notes))])
+        return "\n".join(
+            [self.verdict, *lines, *(f"{each}." for each in (*self.observed, *self.notes))]
+        )
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
+import textpriv
 from textpriv.errors import TextprivError
 from textpriv.evaluation import compare
 from textpriv.evaluation.best_attacker import BestAttacker
@@ -129,6 +130,14 @@ def test_an_own_mechanism_is_compared_by_its_registered_name(index, task):
     assert own["mechanism"] == name
     assert own["epsilon"] == flat["epsilon"]
     assert own["alone"] == pytest.approx(0.4, rel=0.01)
+
+
+def test_a_mechanism_that_reads_its_context_is_compared_by_both_attackers(index, task):
+    english = textpriv.Index.builtin("en").vocabulary.words[:SIZE]
+    own = Index.build(Vocabulary(english, index.vocabulary.vectors), "euclidean", k=30)
+    found = compare({"context": ContextualTEM(own, 1.0)}, task, recovery=(0.3,), draws=1)
+    row = found.iloc[2]
+    assert max(row["alone"], row["context"]) == pytest.approx(0.3, rel=0.1)
 
 
 def test_documents_are_read_without_symbols(index):

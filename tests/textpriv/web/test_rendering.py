@@ -168,9 +168,9 @@ def test_a_rendering_shows_itself_and_has_a_short_repr(mechanism):
 def test_a_certificate_shows_its_verdict_and_constant(mechanism):
     certificate = textpriv.certify(mechanism)
     text = sound(certificate._repr_html_()).text
-    assert "The claim holds" in text
+    assert "THE CLAIM HOLDS" in text
     assert certificate.in_words(certificate.rho) in text
-    assert "The claim holds" in str(certificate)
+    assert "THE CLAIM HOLDS" in str(certificate)
     broken = dataclasses.replace(certificate, holds=False, exact=False)
     assert "THE CLAIM DOES NOT HOLD" in broken._repr_html_()
     assert "THE CLAIM DOES NOT HOLD" in str(broken)
