@@ -71,6 +71,7 @@ EVERY: dict[str, dict[str, Any]] = {
 SLOW = ("sgd-output", "ftrl", "offpairstrc", "onpairstrc")
 # What other packages need in an environment of their own; with "here", on top of what is installed here.
 PEERS: dict[str, tuple[bool, tuple[str, ...]]] = {
+    "adassp": (True, ()),
     "diffprivlib": (False, ("diffprivlib==0.6.6", "scikit-learn<1.7")),
     "interpret": (False, ("interpret-core==0.7.3",)),
     "opacus": (True, ("opacus==1.6.0", "opt_einsum>=3.3")),
@@ -307,6 +308,8 @@ def peer_python(package: str, folder: Path) -> Path:
     import site
 
     here, needed = PEERS[package]
+    if not needed:
+        return Path(sys.executable)
     environment = folder / f"env-{package}"
     python = environment / "bin" / "python"
     if not (environment / "done").exists():
