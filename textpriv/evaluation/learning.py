@@ -107,55 +107,41 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         )
         originals = _Originals(law, np.asarray(counts.sum(axis=0), dtype=np.float64).ravel())
         self.words_ = originals.words
-        scale = self._scale()
-        self.C_ = self.C or self._chosen(counts, labels, originals, scale)
-        self.coef_, self.intercept_ = self._weights(counts, labels, originals, scale, self.C_)
+        self.C_ = self.C or self._chosen(counts, labels, originals)
+        weights, self.intercept_ = self._weights(counts, labels, originals, self.C_)
+        self.coef_ = weights * originals.scale
         return self
 
-    def _scale(self) -> NDArray[np.float64]:
-        scale = (self.words_ + 1e-3 / len(self.words_)) ** -_POWER
-        return np.asarray(scale / np.sqrt((self.words_ * scale**2).sum()))
-
     def _chosen(
-        self,
-        counts: csr_matrix,
-        labels: NDArray[np.int64],
-        originals: _Originals,
-        scale: NDArray[np.float64],
+        self, counts: csr_matrix, labels: NDArray[np.int64], originals: _Originals
     ) -> float:
         held = np.random.default_rng(0).permutation(len(labels)) % _HELD_OUT == 0
         right = []
         for cost in _TRIED:
-            coef, intercept = self._weights(counts[~held], labels[~held], originals, scale, cost)
-            guess = (counts[held] @ originals.expected(coef) + intercept).argmax(axis=1)
+            weights, intercept = self._weights(counts[~held], labels[~held], originals, cost)
+            guess = (counts[held] @ originals.expected(weights) + intercept).argmax(axis=1)
             right.append(float(np.mean(guess == labels[held])))
         return _TRIED[int(np.argmax(right))]
 
     def _weights(
-        self,
-        counts: csr_matrix,
-        labels: NDArray[np.int64],
-        originals: _Originals,
-        scale: NDArray[np.float64],
-        cost: float,
+        self, counts: csr_matrix, labels: NDArray[np.int64], originals: _Originals, cost: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weights of original words and intercepts, by penalized maximum likelihood."""
+        """Weights of scaled words and intercepts, by penalized maximum likelihood."""
         classes, rows, turned = len(self.classes_), np.arange(len(labels)), counts.T.tocsr()
 
         def loss(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            free, intercept = flat[:-classes].reshape(-1, classes), flat[-classes:]
-            seen = counts @ originals.expected(free * scale[:, None])
-            logs = log_softmax(seen + intercept, axis=1)
+            weights, intercept = flat[:-classes].reshape(-1, classes), flat[-classes:]
+            logs = log_softmax(counts @ originals.expected(weights) + intercept, axis=1)
             slopes = np.exp(logs)
             slopes[rows, labels] -= 1.0
-            of_words = originals.turned(turned @ slopes) * scale[:, None]
-            gradient = np.append((cost * of_words + free).ravel(), cost * slopes.sum(axis=0))
-            return float((free**2).sum() / 2 - cost * logs[rows, labels].sum()), gradient
+            of_words = originals.turned(turned @ slopes)
+            gradient = np.append((cost * of_words + weights).ravel(), cost * slopes.sum(axis=0))
+            return float((weights**2).sum() / 2 - cost * logs[rows, labels].sum()), gradient
 
-        start = np.zeros((len(scale) + 1) * classes)
+        start = np.zeros((len(originals.words) + 1) * classes)
         options = {"maxiter": self.max_iter, "maxfun": 3 * self.max_iter, "ftol": 1e-7}
         flat = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
-        return flat[:-classes].reshape(-1, classes) * scale[:, None], flat[-classes:]
+        return flat[:-classes].reshape(-1, classes), flat[-classes:]
 
     def decision_function(self, documents: Any) -> NDArray[np.float64]:
         """Scores of the classes of each clear document, shape (D, classes)."""
@@ -174,7 +160,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
 
 
 class _Originals:
-    """The matrix ``Q[y, w]``: how likely word w is the original of output y.
+    """The matrix ``Q[y, w]``: how likely word w is the original of output y, times the scale of w.
 
     Parameters
     ----------
@@ -186,6 +172,8 @@ class _Originals:
     ----------
     words : ndarray of float64, shape (V,)
         How often each word was written, by expectation maximization with a Dirichlet prior.
+    scale : ndarray of float64, shape (V, 1)
+        Common words are scaled down, so that they do not outweigh all others.
     """
 
     def __init__(self, law: Law, outputs: NDArray[np.float64]) -> None:
@@ -200,13 +188,16 @@ class _Originals:
             words = words * (listed @ ratio + left * (ratio @ others)) + pull
             words /= words.sum()
         self.words = words
+        self.scale = ((words + 1e-3 / len(words)) ** -_POWER)[:, None]
+        self.scale /= np.sqrt((words[:, None] * self.scale**2).sum())
         total = columns @ words + (words @ left) * others
-        self._listed = csr_matrix(columns.multiply(words).multiply(1.0 / total[:, None]))
+        scaled = words * self.scale[:, 0]
+        self._listed = csr_matrix(columns.multiply(scaled).multiply(1.0 / total[:, None]))
         self._turned = self._listed.T.tocsr()
-        self._left, self._others = words * left, others / total
+        self._left, self._others = scaled * left, others / total
 
     def expected(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Expected weights of the original of each output, shape (V, classes)."""
+        """The product of the matrix with weights of words, shape (V, classes)."""
         return np.asarray(self._listed @ weights + np.outer(self._others, self._left @ weights))
 
     def turned(self, slopes: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -65,8 +65,9 @@ def test_originals_follow_from_bayes_rule(index, most, monkeypatch):
     monkeypatch.setattr(law, "sparse_rows", lambda: (rows, others))
     originals = _Originals(law, outputs)
     found = originals.expected(np.eye(SIZE))
-    assert_allclose(found.sum(axis=1), 1.0)
     assert_allclose(originals.turned(np.eye(SIZE)), found.T, atol=1e-12)
+    found /= originals.scale.T
+    assert_allclose(found.sum(axis=1), 1.0)
     joint = originals.words[:, None] * law.rows(np.arange(SIZE))
     error = np.abs(found - (joint / joint.sum(axis=0)).T).sum(axis=1)
     assert error.mean() < (1e-4 if most == SIZE else 0.25)
