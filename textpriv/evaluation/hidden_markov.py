@@ -20,19 +20,19 @@ from textpriv.mechanisms.measure import first_above
 __all__ = ["likeliest_path", "posterior"]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _weight(ends: NDArray[np.uint32], at: int, low: int) -> float:
     """The weight at a position of a context that begins at ``low``."""
     before = np.int64(ends[at - 1]) if at > low else np.int64(0)
     return (np.int64(ends[at]) - before) / ONE
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _backoff(ends: NDArray[np.uint32], low: int, high: int) -> float:
     return 1.0 - np.int64(ends[high - 1]) / ONE if high > low else 1.0
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _pairs(
     before: NDArray[np.int32],
     words: NDArray[np.int32],
@@ -61,7 +61,7 @@ def _pairs(
         listed[i, last], after[i, last] = -1, max(left, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _thirds(
     pair: int, words: NDArray[np.int32], model: tuple[Any, ...], excess: NDArray[np.float64]
 ) -> float:
@@ -82,7 +82,7 @@ def _thirds(
     return scale
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _rescale(table: NDArray[np.float64], total: float, law: NDArray[np.float64]) -> None:
     """Divide by a total, or begin again with a law where numbers are too small to tell from 0."""
     for row in range(table.shape[0]):
@@ -90,7 +90,7 @@ def _rescale(table: NDArray[np.float64], total: float, law: NDArray[np.float64])
             table[row, column] = table[row, column] / total if total > 0 else law[column]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _forward(
     words: NDArray[np.int32], law: NDArray[np.float64], model: tuple[Any, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -63,8 +63,13 @@ def _over(words: tuple[str, ...]) -> NGrams:
 
 def _weights(steps: NDArray[np.uint8]) -> NDArray[np.float64]:
     """Return exp(-steps / PER_UNIT), rounded the same way on every processor, as the exponential of a library is not."""
-    table = [float((-Decimal(step) / PER_UNIT).exp()) for step in range(256)]
-    return np.array(table)[steps]
+    table: NDArray[np.float64] = _table()[steps]
+    return table
+
+
+@cache
+def _table() -> NDArray[np.float64]:
+    return np.array([float((-Decimal(step) / PER_UNIT).exp()) for step in range(256)])
 
 
 def _inside(

@@ -68,7 +68,7 @@ class _Model(NamedTuple):
     triples: NDArray[np.uint32]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _pair_of(model: _Model, earlier: int, before: int) -> int:
     """Return the place of a pair of tokens in the model, or -1."""
     low, high = model.offsets[earlier], model.offsets[earlier + 1]
@@ -76,7 +76,7 @@ def _pair_of(model: _Model, earlier: int, before: int) -> int:
     return at if at < high and model.seconds[at] == before else -1
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _ceiling(weight: float) -> np.uint64:
     """Return a whole number above a weight in parts of ``1 / ONE``."""
     return np.uint64(np.int64(weight * ONE) + 1)
@@ -94,7 +94,7 @@ class _Envelopes(NamedTuple):
     mass: float  # _successor returns each successor by its share of it
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _envelopes(
     points: NDArray[Any],
     law: Decay,
@@ -132,7 +132,7 @@ def _envelopes(
     return _Envelopes(places, sums, rest, mass)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _successor(
     points: NDArray[Any],
     law: Decay,
@@ -161,7 +161,7 @@ def _successor(
     return np.int64(successors[at]) if accepted else -1
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _first_is_chosen(first: float, second: float, a: np.uint64, b: np.uint64) -> bool:
     """Choose the first of two masses; the coin is that of the smaller one, which so keeps its precision."""
     if first <= second:
@@ -169,14 +169,14 @@ def _first_is_chosen(first: float, second: float, a: np.uint64, b: np.uint64) ->
     return not coin(second / (first + second), a, b)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _undecayed(successors: NDArray[np.int32], ends: NDArray[np.uint32], random: np.uint64) -> int:
     """Draw a successor of a context by the model alone, or return -1 for the back-off."""
     at = first_above(ends, random >> np.uint64(34), 0, len(ends))
     return np.int64(successors[at]) if at < len(ends) else -1
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _backoff(ends: NDArray[np.uint32]) -> float:
     """Return the share of a context's weight that its successors leave to a shorter context."""
     return 1.0 - (ends[-1] / ONE if len(ends) else 0.0)

@@ -82,7 +82,7 @@ class BaseMeasure:
         self.tables = MeasureTables(self.parts, self.cumulative, guide)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def first_above(values: NDArray[Any], limit: int | np.uint64, low: int, high: int) -> int:
     """Return the first place from ``low`` on of an ascending array whose value is above a limit; ``high`` if none is."""
     # NumPy's own search takes a second to compile for each type. To take a part of an array takes longer than the search.
@@ -96,7 +96,7 @@ def first_above(values: NDArray[Any], limit: int | np.uint64, low: int, high: in
     return np.int64(low)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def find(part: np.uint64, measure: MeasureTables) -> int:
     """Return the id that a part of a measure belongs to."""
     leading = part >> np.uint64(_GUIDED)
@@ -104,7 +104,7 @@ def find(part: np.uint64, measure: MeasureTables) -> int:
     return first_above(measure.cumulative, part, low, high)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def coin(probability: float, first: np.uint64, second: np.uint64) -> bool:
     """Accept with a probability, to a relative error below 2^-32 for any probability above 2^-52.
 

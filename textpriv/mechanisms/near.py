@@ -72,7 +72,7 @@ class Decay(NamedTuple):
         )
 
 
-@njit(cache=True, nogil=True)
+@njit
 def decay(steps: int, law: Decay) -> float:
     """Return the weight of a word so many steps away, as a part of that of the word itself."""
     cut = min(np.int64(steps), np.int64(law.cap))
@@ -80,7 +80,7 @@ def decay(steps: int, law: Decay) -> float:
     return exp(-min(law.rate * (math.sqrt(cut) if law.root else float(cut)), 700.0))
 
 
-@njit(cache=True, nogil=True)
+@njit
 def steps_between(points: NDArray[Any], first: int, second: int, root: bool) -> int:
     """Return the distance of two points in steps, as an index counts them."""
     # Unsigned numbers need no check for negative ones. Sums that stay 32 bits long are added eight at a time.
@@ -148,26 +148,27 @@ class NearTables:
             missing = np.unique(known[~self._ready[known]]).astype(np.int64)
             hard = _fill_near(self.rows, missing, self._probes)
             before = self.rows.blocks
-            made = np.empty((len(hard), before.shape[1]), np.uint64)
-            _fill_blocks(self.rows, hard, made)
-            self.rows.block_row[hard] = len(before) + np.arange(len(hard))
-            self.rows = self.rows._replace(blocks=np.concatenate([before, made]))
+            if len(hard):
+                made = np.empty((len(hard), before.shape[1]), np.uint64)
+                _fill_blocks(self.rows, hard, made)
+                self.rows.block_row[hard] = len(before) + np.arange(len(hard))
+                self.rows = self.rows._replace(blocks=np.concatenate([before, made]))
             self._ready[missing] = True
 
 
-@njit(cache=True, nogil=True)
+@njit
 def whole(real: float) -> np.uint64:
     """Return the whole parts of a weight: small ones are rounded up, which leaves room for a coin."""
     return np.uint64(math.ceil(real) if real < COARSE else real)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def fits(real: float, first: np.uint64, second: np.uint64) -> bool:
     """Toss the coin that makes up for rounding up."""
     return real >= COARSE or coin(real / math.ceil(real), first, second)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _listed_weight(rows: Rows, word: int, rank: int) -> float:
     parts = rows.measure.parts[rows.ids[word, rank]]
     return parts * 2.0**-62 * decay(np.int64(rows.steps[word, rank]), rows.law)
@@ -196,7 +197,7 @@ def _fill_near(
     return words[hard]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _fill_row(rows: Rows, word: int, scale: float) -> np.uint64:
     """Fill in the row of a word of a known scale; return the end of its list."""
     end = np.uint64(0)
@@ -208,7 +209,7 @@ def _fill_row(rows: Rows, word: int, scale: float) -> np.uint64:
     return end
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _listed(ids: NDArray[np.int32], last: int, other: int, steps: int) -> bool:
     """Whether a word so many steps away is in a list whose last word is at ``last``."""
     return steps < last or (steps == last and other in ids)
@@ -235,7 +236,7 @@ def _fill_blocks(rows: Rows, words: NDArray[np.int64], blocks: NDArray[np.uint64
             blocks[place, start // rows.block] = end
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint64], at: int) -> int:
     """Draw an unlisted word of a word that has blocks; -1 where the attempt fails."""
     # What the loop needs is taken out of the rows once: they are large to hand on.

@@ -73,7 +73,7 @@ def _full_measure(nodes: Nodes, reach: NDArray[np.float64], atoms: int) -> NDArr
     return mass[:atoms]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _parts_outside(nodes: Nodes, before: NDArray[np.uint64], node: int, up: int) -> np.uint64:
     """Return the parts of the measure that a node has below it and its child has not; all of them for a child of -1."""
     parts = before[nodes.end[up]] - before[nodes.start[up]]
@@ -110,7 +110,7 @@ class _Tables(NamedTuple):
     above: NDArray[np.uint64]  # whole parts of all that is outside each node, 0 for the root
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _bits(count: np.uint64) -> np.uint64:
     """Return the least b with ``count <= 2^b``."""
     bits = np.uint64(0)
@@ -119,7 +119,7 @@ def _bits(count: np.uint64) -> np.uint64:
     return bits
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _weight(tables: _Tables, node: int, up: int) -> float:
     """Return the scaled weight of the parts outside a node, rounded up to a power of two."""
     bits = _bits(_parts_outside(tables.nodes, tables.before, node, up))
@@ -137,7 +137,7 @@ def _fill(tables: _Tables) -> None:
         tables.own[atom] = whole(_weight(tables, -1, atom))
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _attempt(
     tables: _Tables, measure: MeasureTables, word: int, random: NDArray[np.uint64], at: int
 ) -> int:
