@@ -2,7 +2,7 @@
 
 The output distributions of the mechanism are public, so a learner may use them; that costs no privacy.
 
-python examples/train_through_channel.py INDEX
+python examples/train_through_channel.py [INDEX]
 """
 
 import sys
@@ -26,12 +26,12 @@ def texts(count: int, rng: np.random.Generator) -> tuple[list[str], list[str]]:
     return [" ".join(each) for each in words], topics
 
 
-def main(folder: str) -> None:
+def main(folder: str | None = None) -> None:
     """Print the accuracy on clear texts of a classifier trained on private ones."""
     rng = np.random.default_rng(0)
     train, topics = texts(600, rng)
     test, truth = texts(300, rng)
-    index = textpriv.Index.load(folder)
+    index = textpriv.Index.load(folder) if folder else textpriv.Index.builtin("en")
     for epsilon in (2.0, 4.0, 8.0):
         mechanism = textpriv.TEM(index, epsilon)
         private = list(textpriv.Privatizer(mechanism).pipe(train))
@@ -40,4 +40,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

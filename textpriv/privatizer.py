@@ -218,7 +218,7 @@ class Privatizer:
             not_protected=self.policy.not_protected(), notes=self.policy.notes()
         )
         if self.spans is not None:
-            statement = self.spans.policy.extend(statement)
+            statement = self.spans.extend(statement)
         if self.language != DEFAULT_LANGUAGE:
             note = f"Texts are tokenized by spaCy's rules of the language {self.language}"
             statement = statement.extended(notes=(note,))

@@ -23,9 +23,11 @@ from textpriv.vocabulary.vocabulary import Prior
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.validation import check_is_fitted
 else:
     _base = needs("sklearn.base")
     BaseEstimator, ClassifierMixin = _base.BaseEstimator, _base.ClassifierMixin
+    check_is_fitted = needs("sklearn.utils.validation").check_is_fitted
 
 __all__ = ["ChannelClassifier", "count_matrix"]
 
@@ -145,6 +147,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, documents: Any) -> NDArray[np.float64]:
         """Scores of the classes of each clear document, shape (D, classes)."""
+        check_is_fitted(self)
         return np.asarray(self._counts(documents) @ self.coef_ + self.intercept_)
 
     def predict(self, documents: Any) -> NDArray[Any]:

@@ -213,17 +213,21 @@ class PrivateForm:
             return
         if self._has_unreleased():
             message = (
-                f"{doing}: the vocabulary of the pipeline holds words that were never released. They came with documents "
-                "that were read or made in it raw, and would be saved with it."
+                "the vocabulary of the pipeline holds words that were never released. They came with documents that were "
+                "read or made in it raw, and are saved with it."
             )
             if not self.options.save_raw_words:
                 raise RawTextError(
-                    f"{message} Make another pipeline, with the tokenizer {TOKENIZER_NAME}; read raw files with the reader "
-                    f"{READER_NAME} (for spacy evaluate: nlp.evaluate(list(PrivateCorpus(FILE)(nlp)))), and make raw "
+                    f"{doing}: {message} Make another pipeline, with the tokenizer {TOKENIZER_NAME}; read raw files with "
+                    f"the reader {READER_NAME} (for spacy evaluate: nlp.evaluate(list(PrivateCorpus(FILE)(nlp)))), and make raw "
                     "documents in a vocabulary of their own. If those words are public, set save_raw_words = true in its "
                     "config."
                 )
-            warnings.warn(f"{message} Do not pass it on.", RawTextWarning, stacklevel=4)
+            warnings.warn(
+                f"{message} Do not pass it on: save_raw_words is true.",
+                RawTextWarning,
+                stacklevel=4,
+            )
         self._known_words = len(self.vocab)
 
     def _has_unreleased(self) -> bool:

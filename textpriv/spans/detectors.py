@@ -163,18 +163,21 @@ class PatternDetector:
             check = self._checks.get(kind)
             for match in pattern.finditer(text):
                 start, end = match.span(match.lastgroup or 0)
+                if kind == "PHONE" and _COMPILED["DATE"].fullmatch(text, start, end):
+                    continue
                 if check is None or check(re.sub("[ -]", "", text[start:end])):
                     yield Span(start, end, kind)
         if _DIGITS_OF_A_PHONE.search(text):
             from phonenumbers import PhoneNumberMatcher
 
             for found in PhoneNumberMatcher(text, self._region):
-                yield Span(found.start, found.end, "PHONE")
+                if not _COMPILED["DATE"].fullmatch(text, found.start, found.end):
+                    yield Span(found.start, found.end, "PHONE")
 
     def fingerprint(self) -> str:
         """Region and the versions of the libraries."""
         versions = list(map(version, ("spacy", "phonenumbers", "python-stdnum")))
-        return f"patterns 3 {self._region} {versions!r}"
+        return f"patterns 4 {self._region} {versions!r}"
 
 
 def _is_ip(text: str) -> bool:

@@ -21,11 +21,12 @@ from textpriv.errors import SpanError, TextprivError, at_position
 from textpriv.ledger import Shared
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.randomness import Stream, framed
-from textpriv.spans.detectors import Detector
+from textpriv.spans.detectors import Detector, PatternDetector
 from textpriv.spans.laws.base import WHOSE, Scopes
 from textpriv.spans.laws.surrogates import Mask
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.spans.span import ReadSpan, Span, checked, without_overlaps
+from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.batches import SPAN, RawBatch, SpanTokens
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import MASK, TokenPolicy
@@ -70,6 +71,17 @@ class SpanPlan:
         # If words pass, what is found and no law can read must not pass with them.
         self._kinds = (*policy.kinds, *("SPAN",) * self._passes)
         self._laws = (*policy.laws.values(), *(Mask("SPAN"),) * self._passes)
+
+    def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """Return the statement of words and spans together, which names the detectors."""
+        named = [
+            "PatternDetector, which finds no names"
+            if isinstance(each, PatternDetector)
+            else type(each).__name__
+            for each in self.detectors
+        ]
+        found = f"Spans were found by: {'; '.join(named) or 'labels that came with the texts'}"
+        return self.policy.extend(statement).extended(notes=(found,))
 
     @cached_property
     def fingerprint(self) -> list[Any]:

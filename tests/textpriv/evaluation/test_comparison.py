@@ -91,9 +91,11 @@ def test_the_channel_classifier_needs_a_label_for_each_document(index, task):
 
 
 def test_the_channel_classifier_learns_from_words_drawn_in_context(index, task):
-    mechanism = ContextualTEM(index, 4.0, task.judge)
+    mechanism = ContextualTEM(index, 1.0, task.judge)
     drawn = mechanism.sample(task.train.ids, np.random.default_rng(0))
     model = ChannelClassifier(mechanism).fit(task.train.counts(SIZE, drawn), task.train.labels)
+    clear, seen = (np.bincount(ids, minlength=SIZE) / len(ids) for ids in (task.train.ids, drawn))
+    assert np.abs(model.words_ - clear).sum() < 0.75 * np.abs(seen - clear).sum()
     assert model.score(task.test.counts(SIZE), task.test.labels) > 0.8
 
 

@@ -152,3 +152,10 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(TextprivError, match=r"pip install '.*spans"):
         PatternDetector()
+
+
+@pytest.mark.parametrize("date", ["05/03/2024", "05-03-2024", "14.03.2024"])
+def test_a_date_is_no_phone_number(date):
+    (spans,) = PatternDetector().detect([f"Seen on {date} again. Call 415-555-2671."])
+    assert {each.kind for each in spans if each.end <= 19} >= {"DATE"}
+    assert [each.start for each in spans if each.kind == "PHONE"] == [31]

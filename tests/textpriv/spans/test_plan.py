@@ -376,3 +376,11 @@ def test_one_account_counts_words_and_spans(mechanism, tmp_path):
     # A document of spans alone pays for them, too.
     counted.privatize("1", Document("b", "ann"))
     assert ledger.spent(document="b").nats == pytest.approx(1.4, abs=1e-5)
+
+
+def test_a_statement_names_the_detectors(mechanism):
+    policy = SpanPolicy.preset("chat")
+    alone = Privatizer(mechanism, spans=policy, detector=PatternDetector()).statement
+    assert "Spans were found by: PatternDetector, which finds no names" in alone.notes
+    labelled = Privatizer(mechanism, spans=policy).statement
+    assert "Spans were found by: labels that came with the texts" in labelled.notes
