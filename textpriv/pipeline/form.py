@@ -219,9 +219,9 @@ class PrivateForm:
             if not self.options.save_raw_words:
                 raise RawTextError(
                     f"{doing}: {message} Make another pipeline, with the tokenizer {TOKENIZER_NAME}; read raw files with "
-                    f"the reader {READER_NAME} (for spacy evaluate: nlp.evaluate(list(PrivateCorpus(FILE)(nlp)))), and make raw "
-                    "documents in a vocabulary of their own. If those words are public, set save_raw_words = true in its "
-                    "config."
+                    f"the reader {READER_NAME} (for spacy evaluate: nlp.evaluate(list(PrivateCorpus(FILE)(nlp)))), and make "
+                    "raw documents in a vocabulary of their own. Or save before the first text. If those words are public, "
+                    "set save_raw_words = true in its config."
                 )
             warnings.warn(
                 f"{message} Do not pass it on: save_raw_words is true.",
