@@ -121,7 +121,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         right = []
         for cost in _TRIED:
             weights, intercept = self._weights(counts[~held], labels[~held], originals, cost)
-            guess = (counts[held] @ originals.expected(weights) + intercept).argmax(axis=1)
+            guess = (counts[held] @ originals.matmat(weights) + intercept).argmax(axis=1)
             right.append(float(np.mean(guess == labels[held])))
         return _TRIED[int(np.argmax(right))]
 
@@ -133,10 +133,10 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
 
         def loss(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             weights, intercept = flat[:-classes].reshape(-1, classes), flat[-classes:]
-            logs = log_softmax(counts @ originals.expected(weights) + intercept, axis=1)
+            logs = log_softmax(counts @ originals.matmat(weights) + intercept, axis=1)
             slopes = np.exp(logs)
             slopes[rows, labels] -= 1.0
-            of_words = originals.turned(turned @ slopes)
+            of_words = originals.rmatmat(turned @ slopes)
             gradient = np.append((cost * of_words + weights).ravel(), cost * slopes.sum(axis=0))
             return float((weights**2).sum() / 2 - cost * logs[rows, labels].sum()), gradient
 
@@ -199,11 +199,11 @@ class _Originals:
         self._turned = self._listed.T.tocsr()
         self._left, self._others = scaled * left, others / total
 
-    def expected(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def matmat(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """The product of the matrix with weights of words, shape (V, classes)."""
         return np.asarray(self._listed @ weights + np.outer(self._others, self._left @ weights))
 
-    def turned(self, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+    def rmatmat(self, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
         """The product of the transposed matrix with slopes of the outputs, shape (V, classes)."""
         return np.asarray(self._turned @ slopes + np.outer(self._left, self._others @ slopes))
 

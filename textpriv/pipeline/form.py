@@ -214,7 +214,7 @@ class PrivateForm:
         if self._has_unreleased():
             message = (
                 "the vocabulary of the pipeline holds words that were never released. They came with documents that were "
-                "read or made in it raw, and are saved with it."
+                "read or made in it raw."
             )
             if not self.options.save_raw_words:
                 raise RawTextError(
@@ -224,7 +224,7 @@ class PrivateForm:
                     "set save_raw_words = true in its config."
                 )
             warnings.warn(
-                f"{message} Do not pass it on: save_raw_words is true.",
+                f"save_raw_words is true, and {message} Do not pass it on.",
                 RawTextWarning,
                 stacklevel=4,
             )

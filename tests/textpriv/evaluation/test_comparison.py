@@ -64,8 +64,8 @@ def test_originals_follow_from_bayes_rule(index, most, monkeypatch):
     rows, others = law.sparse_rows(1.0, most)
     monkeypatch.setattr(law, "sparse_rows", lambda: (rows, others))
     originals = _Originals(law, outputs)
-    found = originals.expected(np.eye(SIZE))
-    assert_allclose(originals.turned(np.eye(SIZE)), found.T, atol=1e-12)
+    found = originals.matmat(np.eye(SIZE))
+    assert_allclose(originals.rmatmat(np.eye(SIZE)), found.T, atol=1e-12)
     found /= originals.scale.T
     assert_allclose(found.sum(axis=1), 1.0)
     joint = originals.words[:, None] * law.rows(np.arange(SIZE))
