@@ -148,11 +148,10 @@ class NearTables:
             missing = np.unique(known[~self._ready[known]]).astype(np.int64)
             hard = _fill_near(self.rows, missing, self._probes)
             before = self.rows.blocks
-            if len(hard):
-                made = np.empty((len(hard), before.shape[1]), np.uint64)
-                _fill_blocks(self.rows, hard, made)
-                self.rows.block_row[hard] = len(before) + np.arange(len(hard))
-                self.rows = self.rows._replace(blocks=np.concatenate([before, made]))
+            made = np.empty((len(hard), before.shape[1]), np.uint64)
+            _fill_blocks(self.rows, hard, made)
+            self.rows.block_row[hard] = len(before) + np.arange(len(hard))
+            self.rows = self.rows._replace(blocks=np.concatenate([before, made]))
             self._ready[missing] = True
 
 
