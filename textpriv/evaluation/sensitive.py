@@ -49,6 +49,11 @@ class ListExposure(NamedTuple):
     draws: int
 
     @property
+    def half(self) -> float:
+        """The probability to stay that half of the words have, or a larger one."""
+        return float(np.sort(self.keep)[::-1][(len(self.keep) - 1) // 2])
+
+    @property
     def most(self) -> list[tuple[str, float, float | None]]:
         """The five words that stay most often, with ``keep`` and ``guessed``."""
         found = []

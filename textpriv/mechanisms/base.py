@@ -31,7 +31,6 @@ __all__ = ["ALGORITHM", "UNKNOWN", "Group", "Mechanism", "checksum", "positive"]
 # same settings draw otherwise under the same key.
 ALGORITHM = 4
 UNKNOWN = -1  # the id of every word outside the vocabulary: all of them are one input
-_STATED_NAMES = 40  # first names that a statement looks at
 
 
 def positive(name: str, value: Any) -> float:
@@ -291,7 +290,7 @@ class Mechanism(ABC):
     @cached_property
     def _kept_names(self) -> tuple[str, ...]:
         """Say how often common first names stay: a bound in nats does not show it."""
-        names = words_in(self.index.vocabulary, FIRST_NAMES)[:_STATED_NAMES]
+        names = words_in(self.index.vocabulary, FIRST_NAMES)
         if not names or not self.has_law:
             return ()
         ids = [self.index.vocabulary.id(name) for name in names]

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from textpriv import __version__
-from textpriv.statement import at_most
+from textpriv.statement import at_least, at_most
 
 __all__ = ["SAMPLE", "Chart", "asset", "content_policy", "fill"]
 
@@ -50,7 +50,8 @@ def content_policy(script: str, connect: str = "'none'") -> str:
 
 def fill(template: str, **content: Any) -> str:
     """Fill a template; every text is escaped, and a missing name is an error."""
-    given = {"version": __version__, "style": asset("style.css"), "at_most": at_most, **content}
+    given = {"version": __version__, "style": asset("style.css"), **content}
+    given |= {"at_most": at_most, "at_least": at_least}
     return _environment().get_template(template).render(**given)
 
 

@@ -217,8 +217,8 @@ def _of_doc(doc: Doc, place: int) -> str:
     seen = Counter(guessed)
     kinds = []
     for name in guessed:
-        if name == _DRAWN:
-            kinds.append(_DRAWN)
+        if name == _DRAWN or name.startswith(_SPAN):
+            kinds.append(name)
         elif seen[name] == counts[name]:
             kinds.append(_MASKED if name == _MASKED else f"kept: {_CLASSES[name]}")
         else:
@@ -232,7 +232,9 @@ def _of_doc(doc: Doc, place: int) -> str:
 
 
 def _class_of(token: Token, counts: dict[str, int]) -> str:
-    """The first class of those kept that a private token may belong to, in the order of the policy, else "drawn"."""
+    """A typed span, the first class of those kept that a token may belong to, or "drawn"."""
+    if f"span {token.ent_type_}" in counts:
+        return f"{_SPAN}: {token.ent_type_}"
     if token.text == MASK and _MASKED in counts:
         return _MASKED
     fits = {

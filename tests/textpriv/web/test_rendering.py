@@ -67,11 +67,12 @@ def released(mechanism, text=TEXT, **policy):
     return privatizer.release(privatizer.read(text))[0]
 
 
-def doc_of(index, text=TEXT, **policy):
+def doc_of(index, text=TEXT, options=None, **policy):
     settings = {
         "index": str(index.path),
         "mechanism": {"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 2.0},
         "policy": policy,
+        **(options or {}),
     }
     nlp = spacy.blank(
         "en",
@@ -123,6 +124,12 @@ def test_a_drawn_word_that_looks_kept_is_said_to_be_unsure(index, monkeypatch):
     doc._.textpriv["counts"].update({"punctuation": 0, "sampled": 4})
     kinds = legend(textpriv.render(doc))
     assert kinds == {"drawn": 3, "drawn, or punctuation kept": 1}
+
+
+def test_a_masked_span_of_a_doc_is_called_a_typed_span(index):
+    options = {"spans": "chat", "detect": ["patterns"]}
+    page = textpriv.render(doc_of(index, "good film from ann@example.org", options))
+    assert legend(page) == {"drawn": 3, "typed span: EMAIL": 1}
 
 
 def test_hostile_words_are_escaped(mechanism):

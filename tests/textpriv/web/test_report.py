@@ -23,7 +23,7 @@ from textpriv.index import Index
 from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.surrogates import Mask
 from textpriv.spans.policy import SpanPolicy
-from textpriv.statement import at_most, odds_in_words
+from textpriv.statement import at_least, at_most, odds_in_words
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.pages import Chart
 from textpriv.web.report import report_page, write_page
@@ -139,9 +139,19 @@ def test_the_first_screen_has_no_jargon(source):
     assert not re.search(JARGON, first), first
 
 
-def test_names_are_called_unsafe_with_how_often_they_stay(source, page, mechanism):
+def test_the_first_screen_says_how_often_names_stay(source, mechanism):
+    first = Page(source[: source.index('id="sample"')]).text
+    names = exposure(mechanism)[0]
+    name, keep, _ = names.most[0]
+    assert (
+        f"stay in {at_least(100 * names.half, 2)} % of texts or more, “{name}” in {percent(keep)}"
+        in first
+    )
+    assert "find them first" in first
+
+
+def test_the_lists_show_the_names_that_stay_most(page, mechanism):
     lists = exposure(mechanism)
-    assert "Names: not safe" in page.text
     for each in lists:
         for word, keep, guessed in each.most:
             assert f"{word}{percent(keep)}{percent(guessed)}" in page.text.replace("% ", "%")
