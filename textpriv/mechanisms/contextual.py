@@ -424,12 +424,15 @@ class ContextualTEM(TEM):
         self, ids: NDArray[np.int32], stream: RandomWords, out: NDArray[np.int32]
     ) -> None:
         assert self.model is not None
-        context, done = np.full(2, self.model.start, dtype=np.int64), 0
+        context, done, failed = np.full(2, self.model.start, dtype=np.int64), 0, 0
         while done < len(ids):
-            random = np.empty((4 * (len(ids) - done) + 16, WORDS), dtype=np.uint64)
+            # A token that used up all its words gets twice as many: it weighs more successors the more attempts it has.
+            rows = 2 * failed or 4 * (len(ids) - done) + 16
+            random = np.empty((rows, WORDS), dtype=np.uint64)
             stream.fill(random)
             rest = ids[done:], context, random, out[done:]
-            done += _draw(self.tables.rows, self._tables, *rest)
+            drawn = _draw(self.tables.rows, self._tables, *rest)
+            done, failed = done + drawn, 0 if drawn else rows
 
     def _draw_by_callable(
         self, ids: NDArray[np.int32], stream: RandomWords, out: NDArray[np.int32]

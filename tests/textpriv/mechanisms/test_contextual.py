@@ -126,6 +126,35 @@ def test_draws_far_from_all_successors_follow_their_law(index_of, stream, goodne
     assert 0.05 < law[:near].sum() < 0.95
 
 
+class Counted:
+    """A stream that counts how often it is read."""
+
+    def __init__(self, source):
+        self.source, self.reads = source, 0
+
+    def fill(self, words):
+        self.reads += 1
+        self.source.fill(words)
+
+
+def test_a_word_far_from_thousands_of_successors_is_drawn_in_a_few_reads(index_of, stream):
+    size, near, rng = 3_000, 21, np.random.default_rng(6)
+    points = rng.normal(size=(size, 2)) + 5
+    points[:near] = rng.normal(size=(near, 2)) * 0.02
+    large = index_of(points, space="euclidean", k=20)
+    text = np.full(40_000, FULL_STOP, np.int32)
+    text[1::2] = near + np.arange(20_000) % (size - near)
+    model = NGrams.from_ids(text, np.array([0, len(text)]), size)
+    mechanism = ContextualTEM(large, 3.0, model=model)
+    reads = []
+    for number in range(300):
+        counted = Counted(stream("few", number))
+        ids = np.array([FULL_STOP, 0], np.int32)
+        mechanism.sample_documents(ids, np.array([0, 2]), [counted])
+        reads.append(counted.reads)
+    assert 1 < max(reads) <= 8
+
+
 def test_draws_depend_on_the_stream_of_their_document_alone(index, stream):
     mechanism = ContextualTEM(index, EPSILON, model=models()["ordinary"])
     first, second = np.array([0, 1, FULL_STOP, 2], np.int32), np.array([3, -1, 3], np.int32)
