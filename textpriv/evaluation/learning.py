@@ -5,6 +5,7 @@ The output distributions of a mechanism are public, so learning with them is pos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 from textpriv.errors import TextprivError, needs
 from textpriv.evaluation.law import Law
@@ -35,6 +36,7 @@ _TRIED = (0.03, 0.1, 0.3, 1.0, 3.0)  # C
 _HELD_OUT = 5  # one document in so many is held out to choose it
 _STEPS = 30  # of expectation maximization
 _PULL = 0.01  # weight of the public prior in it, as a share of the tokens
+_MASK = re.compile(r"\[[A-Z][A-Z0-9_]*\]")
 _POWER = 0.25  # a count is divided by the frequency of its word to this power
 
 
@@ -154,11 +156,19 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         """The likeliest class of each clear document, shape (D,)."""
         return self.classes_[self.decision_function(documents).argmax(axis=1)]
 
+    def predict_proba(self, documents: Any) -> NDArray[np.float64]:
+        """Probabilities of the classes of each clear document, shape (D, classes)."""
+        return np.asarray(softmax(self.decision_function(documents), axis=1))
+
     def _counts(self, documents: csr_matrix | Sequence[str]) -> csr_matrix:
         index = self.mechanism.index
         if isinstance(documents, csr_matrix):
             return documents
-        ids, offsets = token_ids(documents, index.vocabulary.words, index.language or "en")
+        if isinstance(documents, str):
+            raise TextprivError("expected a list of texts, found one text: pass [text].")
+        # The mask of a typed span, such as [PERSON], is no drawn word.
+        texts = (_MASK.sub(" ", text) for text in documents)
+        ids, offsets = token_ids(texts, index.vocabulary.words, index.language or "en")
         return count_matrix(ids, offsets, len(index))
 
 

@@ -58,6 +58,31 @@ def test_the_channel_classifier_finds_the_words_before_privatization(index):
     assert np.abs(model.words_ - clear).sum() < 0.25 * np.abs(seen - clear).sum()
 
 
+def test_the_channel_classifier_counts_no_masks(index):
+    texts = ["w1 w2 w2"] * 10 + ["w3 [W1] w4"] * 10
+    model = ChannelClassifier(TEM(index, 4.0), C=1.0).fit(texts, [0, 1] * 10)
+    plain = ChannelClassifier(TEM(index, 4.0), C=1.0).fit(
+        [text.replace("[W1] ", "") for text in texts], [0, 1] * 10
+    )
+    assert np.array_equal(model.words_, plain.words_)
+
+
+def test_the_channel_classifier_gives_probabilities(index, task):
+    model = ChannelClassifier(TEM(index, 4.0), C=1.0).fit(
+        task.train.counts(SIZE), task.train.labels
+    )
+    counts = task.test.counts(SIZE)
+    found = model.predict_proba(counts)
+    assert_allclose(found.sum(axis=1), 1.0)
+    assert np.array_equal(model.classes_[found.argmax(axis=1)], model.predict(counts))
+
+
+def test_the_channel_classifier_refuses_one_text(index):
+    model = ChannelClassifier(TEM(index, 4.0), C=1.0).fit(["w1", "w2"], [0, 1])
+    with pytest.raises(TextprivError, match="list of texts"):
+        model.predict("w1 w2")
+
+
 @pytest.mark.parametrize("most", [SIZE, 10])
 def test_originals_follow_from_bayes_rule(index, most, monkeypatch):
     law, outputs = Law(TEM(index, 4.0)), np.random.default_rng(1).uniform(10, 20, SIZE)
