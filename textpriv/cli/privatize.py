@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -169,6 +167,8 @@ def privatize(
     **Example:** textpriv privatize reviews.csv private.csv --recovery 0.1 --text-column review
     """
     from textpriv.corpus import Release, check_corpus, privatize_corpus
+    from textpriv.corpus.checkpoint import Checkpoint
+    from textpriv.files import local_path
 
     _refuse_mixed(target, as_json)
     if run.log_json:
@@ -178,14 +178,12 @@ def privatize(
         more["run_key"] = key.secret
     settings = release.release(labels=True, seed=run.seed, **more)
     has_events = as_json or run.log_json
+    same = {name: getattr(run, name) for name in ("workers", "engine", "address", "resume")}
     options = Release(
         **files.arguments(release.detect),
+        **same,
         document_column=account.document,
         author_column=account.author,
-        workers=run.workers,
-        engine=run.engine,
-        address=run.address,
-        resume=run.resume,
         settings=settings,
         key=key,
         overwrite=force,
@@ -195,8 +193,13 @@ def privatize(
     # The ledger is made by being opened, so all else is checked before.
     check_corpus(source, target, options, filter(None, [release.policy]))
     privatizer = settings.build()
-    with _telling_of_what_is_left(target):
+    try:
         report = privatize_corpus(source, target, privatizer, options)
+    except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
+        left = Checkpoint.of(local_path(target))
+        if left.job and "--resume" not in str(error):  # else the error says so
+            say(f"What was done is kept in {left.path}: continue with --resume.")
+        raise
     if run.forget_key and key is not None:
         key.forget()
     kept = None if run.forget_key or key is None else key.path
@@ -218,20 +221,6 @@ def privatize(
 def _refuse_mixed(target: str, as_json: bool) -> None:
     if as_json and target == "-":
         raise typer.BadParameter("--json and the texts cannot share standard output: name a file")
-
-
-@contextlib.contextmanager
-def _telling_of_what_is_left(target: str) -> Iterator[None]:
-    """Say how to go on if a run fails that can be continued."""
-    from textpriv.corpus.checkpoint import Checkpoint
-    from textpriv.files import local_path
-
-    try:
-        yield
-    except (TextprivError, OSError, KeyboardInterrupt, SystemExit):
-        if (left := Checkpoint.of(local_path(target))).job:
-            say(f"What was done is kept in {left.path}: continue with --resume.")
-        raise
 
 
 def _warn_unprotected(columns: tuple[str, ...], as_json: bool) -> None:
@@ -270,7 +259,10 @@ def _tell_of_key(key: RunKey | None) -> None:
             "secret as the texts, or destroy it with --forget-key."
         )
     else:
-        say(f"The run key {key.path} was destroyed. Nobody can repeat or undo this release.")
+        say(
+            f"The run key {key.path} was destroyed: without a copy of it nobody can repeat this release, and an attacker "
+            "can recover only as much as the statement above allows."
+        )
 
 
 class ReadingOptions(Options):

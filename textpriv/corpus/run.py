@@ -325,7 +325,7 @@ class _Run:
             if changed := _changed(before, job):
                 raise CorpusError(
                     f"The run in {folder.path} was begun otherwise ({changed}). Another release of the same texts adds to "
-                    "their privacy loss. Resume it with the same input, settings and key, or begin again with --force."
+                    "their privacy loss. Give --resume the same input, settings and key, or begin again with --force."
                 )
         if before == job and self._release.resume:
             return True
