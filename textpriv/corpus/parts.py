@@ -9,7 +9,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,6 @@ from textpriv.engines.local import Result, in_order
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.files import flush
 from textpriv.randomness import Occurrences
-
-__all__ = ["PartRunner", "join_file", "make_parts", "scan"]
 
 _ANNOUNCED = 1_000  # records of a corpus in which a new column is no surprise
 
@@ -101,9 +98,7 @@ def make_parts(
                     if writer is None:
                         writer = reader.writer(reader, files["part"])
                         stack.callback(writer.close)
-                        if (
-                            part == 0
-                        ):  # parts are joined as they are, so only the first has a header
+                        if part == 0:  # parts are joined as they are: one header is enough
                             writer.begin()
                     texts, tokens = _released(reader, batch, result)
                     writer.write(batch, texts)
@@ -153,34 +148,27 @@ def _set_aside(file: str, bad: BadRecord) -> bytes:
     return json.dumps(line, ensure_ascii=False).encode("utf-8") + b"\n"
 
 
-@dataclass(frozen=True)
-class PartRunner:
-    """Makes the parts of a file in another process, for Spark and Ray."""
+def make_file(plan: Plan, folder: Checkpoint, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the missing parts of a file in another process, for Spark and Ray, over a checkpoint folder that all share.
 
-    plan: Plan
-    folder: str  # the checkpoint folder, on storage that all processes share
-
-    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the parts of a file that are missing; an error that the user can correct comes back as its message.
-
-        A task has the number of the file, and those of its records that are not the first of their kind.
-        """
-        plan, folder = self.plan, Checkpoint(Path(self.folder))
-        file, numbers, first = task["file"], task["numbers"], (1,) * len(plan.release.meaning.texts)
-        try:
-            assert plan.release.settings is not None
-            release = release_in_process(plan.release.settings, plan.release.meaning)
-            done = folder.entries()
-            reader = plan.reader(file, lambda position, values: numbers.get(position, first))
-            missing = (batch for batch in reader if (file, plan.part_of(batch)) not in done)
-            for _ in make_parts(plan, folder, ((file, reader, each) for each in missing), release):
-                pass
-        except TextprivError as error:
-            return {"error": str(error)}
-        except OSError as error:
-            place = error.filename or self.folder
-            return {"error": f"{error.strerror or type(error).__name__}: {place}"}
-        return {}
+    A task has the number of the file, and those of its records that are not the first of their kind. An error that the user
+    can correct comes back as its message.
+    """
+    file, numbers, first = task["file"], task["numbers"], (1,) * len(plan.release.meaning.texts)
+    try:
+        assert plan.release.settings is not None
+        release = release_in_process(plan.release.settings, plan.release.meaning)
+        done = folder.entries()
+        reader = plan.reader(file, lambda position, values: numbers.get(position, first))
+        missing = (batch for batch in reader if (file, plan.part_of(batch)) not in done)
+        for _ in make_parts(plan, folder, ((file, reader, each) for each in missing), release):
+            pass
+    except TextprivError as error:
+        return {"error": str(error)}
+    except OSError as error:
+        place = error.filename or folder.path
+        return {"error": f"{error.strerror or type(error).__name__}: {place}"}
+    return {}
 
 
 def join_file(plan: Plan, folder: Checkpoint, file: int, parts: Iterable[int]) -> Path:
