@@ -24,8 +24,6 @@ from textpriv.spans.policy import SpanPolicy
 if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
 
-__all__ = ["File", "Plan", "beside", "check_corpus", "files_of", "refuse_taken"]
-
 _TABLES = ("_delta_log", ".hoodie")  # folders that say which files of a table count
 _ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
     from textpriv.run_key import RunKey
 
-__all__ = ["ColumnRule", "Release"]
-
 
 @dataclass(frozen=True)
 class ColumnRule:
@@ -121,8 +119,7 @@ class Release:
     @cached_property
     def read(self) -> tuple[str, ...]:
         """The names of the columns that are read: those of texts, names and labels."""
-        named = self.document_column, self.author_column, self.labels_column
-        return (*self.meaning.texts, *filter(None, named))
+        return (*self.meaning.texts, *filter(None, self.meaning.others))
 
     def writes(self, name: str) -> bool:
         """Return whether a column is in the output: one of texts, or one that passes."""

@@ -10,8 +10,6 @@ from typing import Any
 from textpriv.corpus.plan import Plan
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["CorpusReport", "Counts", "Progress"]
-
 _NAMES = 1000  # most names of other columns that are remembered
 
 
@@ -81,10 +79,9 @@ class CorpusReport:
     def of(cls, plan: Plan, counts: Counts, quarantine: str | None, resumed: int) -> CorpusReport:
         """Make the report of a run that is done."""
         lines = {
-            "the names of files and folders, released as they are, and how many documents stand in "
-            "each": plan.is_folder,
-            "the form of the files: the order and types of columns, delimiters and line "
-            "endings": plan.format != "text",
+            "the names of files and folders, released as they are, and how many documents stand in each": plan.is_folder,
+            "the form of the files: the order and types of columns, delimiters and line endings": plan.format
+            != "text",
             "how many bad records were left out, and for which reasons": counts.skipped,
             f"which records have no text: {counts.nulls:,} null texts stay null": counts.nulls,
             "what an option has kept beside the output, which is as private as the texts: bad records as they "

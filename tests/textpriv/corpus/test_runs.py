@@ -135,15 +135,6 @@ def test_standard_input_and_output_carry_records(tmp_path, monkeypatch):
     assert (taken.getvalue(), report.documents) == (b"[one]\n[two]\n", 2)
 
 
-@pytest.mark.parametrize(("name", "ends"), [("stdin", "-b"), ("stdout", "a-")])
-def test_a_closed_standard_stream_is_told(tmp_path, monkeypatch, name, ends):
-    write(tmp_path / "a.jsonl", rows(1))
-    monkeypatch.setattr(sys, name, None)
-    source, target = (end if end == "-" else tmp_path / f"{end}.jsonl" for end in ends)
-    with pytest.raises(CorpusError, match="is closed: name a file"):
-        privatize_corpus(source, target, Echo())
-
-
 @pytest.mark.parametrize("ends", [("-", "b.jsonl"), ("a.jsonl", "-")])
 def test_a_stream_without_names_has_no_run_key(tmp_path, ends):
     write(tmp_path / "a.jsonl", rows(1))

@@ -15,8 +15,6 @@ from textpriv.corpus.release import Release
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.errors import CorpusError
 
-__all__ = ["FORMATS", "corpus_format", "read_records"]
-
 FORMATS: dict[str, type[CorpusReader]] = {**lines.FORMATS, **csv.FORMATS, **parquet.FORMATS}
 _EXTENSIONS = {
     **{".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv"},

@@ -12,8 +12,6 @@ from typing import Any
 from textpriv.corpus.records import LineReader, RecordError, RecordWriter, record_limit
 from textpriv.errors import CorpusError
 
-__all__ = ["FORMATS"]
-
 # A NUL or a byte that is not UTF-8 is read in disguise, as half a surrogate pair. So the quotes around it are still
 # understood, the next row starts where it should, and the row is known as a bad one.
 _NUL = "\ud800"

@@ -8,8 +8,6 @@ from typing import Any
 
 from textpriv.corpus.records import LineReader, RecordError, RecordWriter, record_limit
 
-__all__ = ["FORMATS"]
-
 
 class _TextWriter(RecordWriter):
     """Write lines."""
