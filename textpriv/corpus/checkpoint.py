@@ -41,11 +41,10 @@ class Checkpoint:
 
     def begin(self, job: Mapping[str, Any], files: Sequence[str]) -> None:
         """Make the folder; it appears with its job file in it, for one without could be anybody's."""
+        content = {"textpriv checkpoint": _FORMAT, "job": job, "files": files}
         staging = Path(tempfile.mkdtemp(prefix=".", suffix=".new", dir=self.path.parent))
         try:
-            _write(
-                staging / "job.json", {"textpriv checkpoint": _FORMAT, "job": job, "files": files}
-            )
+            _write(staging / "job.json", content)
             os.rename(staging, self.path)
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
@@ -55,8 +54,7 @@ class Checkpoint:
     @property
     def job(self) -> dict[str, Any] | None:
         """The marks of all that decides the output; None if this is no folder of a run."""
-        content = self._content()
-        return dict(content["job"]) if content else None
+        return self._content().get("job")
 
     @property
     def files(self) -> list[str]:

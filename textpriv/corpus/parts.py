@@ -17,12 +17,7 @@ from textpriv.corpus.formats import FORMATS
 from textpriv.corpus.plan import Plan
 from textpriv.corpus.records import BadRecord, Batch, CorpusReader, compressed
 from textpriv.corpus.report import Counts
-from textpriv.engines.batch import (
-    BatchRelease,
-    Released,
-    named_error,
-    release_in_process,
-)
+from textpriv.engines.batch import BatchRelease, Released, named_error, release_in_process
 from textpriv.engines.local import Result, in_order
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.files import flush
@@ -134,12 +129,8 @@ def _counts(reader: CorpusReader, batch: Batch, texts: Any, tokens: Mapping[str,
 def _set_aside(file: str, bad: BadRecord) -> bytes:
     """Return a line of the quarantine: where a bad record is, why it is bad, and its bytes."""
     name = os.fsencode(file).decode("utf-8", "replace")
-    line = {
-        "file": name,
-        "record": bad.position + 1,
-        "line": bad.line or None,
-        "reason": bad.reason,
-    }
+    where = {"file": name, "record": bad.position + 1, "line": bad.line or None}
+    line = {**where, "reason": bad.reason}
     if bad.raw is not None:
         try:
             line["raw"] = bad.raw.decode("utf-8")

@@ -49,9 +49,7 @@ class Plan:
     def of(cls, source: str, target: str, release: Release) -> Plan:
         """Plan a run, with everything checked that its files and options show."""
         if release.on_error not in ("fail", "skip", "quarantine"):
-            raise CorpusError(
-                f"on_error must be fail, skip or quarantine; found {release.on_error!r}."
-            )
+            raise CorpusError(f"on_error is fail, skip or quarantine, not {release.on_error!r}.")
         is_folder = stores.is_folder(source)
         files, format = (_folder if is_folder else _file)(source, target, release.format)
         if format == "text" and len(release.read) > 1:

@@ -28,8 +28,7 @@ MAX_TEXT_BYTES = 8 * 1024 * 1024
 BATCH_BYTES = 4 * 1024 * 1024
 _UTF8_MARK = b"\xef\xbb\xbf"
 _REMEDY = (
-    "Repair the record, leave such records out with --on-error skip (on_error='skip'), or set them aside with "
-    "--on-error quarantine."
+    "Repair it, or leave such records out with --on-error skip or quarantine (on_error='skip')."
 )
 _EXPECTED = {
     "encoding": "expected UTF-8, found bytes or characters that are not.",
@@ -132,11 +131,7 @@ class CorpusReader:
     writer: type[RecordWriter]
 
     def __init__(
-        self,
-        path: str,
-        compression: str | None,
-        release: Release,
-        number: Numbering | None = None,
+        self, path: str, compression: str | None, release: Release, number: Numbering | None = None
     ) -> None:
         self.path, self.release, self.texts = path, release, release.meaning.texts
         self.columns: list[str] = []

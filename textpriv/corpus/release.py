@@ -134,9 +134,7 @@ class Release:
         if (self.workers > 1 or self.engine != "local") and self.settings is None:
             raise CorpusError("More than one worker needs settings=PrivatizerSettings(...).")
         if (self.author_column or has_ledger) and self.document_column is None:
-            raise CorpusError(
-                "A ledger and authors need documents with names: give a document_column."
-            )
+            raise CorpusError("A ledger and authors need named documents: give a document_column.")
         if has_ledger and self.engine != "local":
             raise CorpusError("A ledger counts on one machine: use the local engine.")
         repeats = self.key is not None or has_ledger or privatizer.seed is not None

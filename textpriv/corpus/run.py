@@ -169,9 +169,8 @@ class _Run:
             for each in records
             if each[0] >= self._first and (each[0], plan.part_of(each[2])) not in entries
         )
-        with contextlib.closing(
-            make_parts(plan, folder, missing, own, self._release.workers)
-        ) as made:
+        made = make_parts(plan, folder, missing, own, self._release.workers)
+        with contextlib.closing(made):
             for file, batch, counts in made:
                 self._counts.add(counts)
                 self._tell(plan.fraction(file, batch.fraction))

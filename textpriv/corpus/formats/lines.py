@@ -60,8 +60,7 @@ class _JsonReader(_TextReader):
             if column not in record:
                 raise RecordError(
                     "missing_text",
-                    f"expected a text in {column!r}, found {len(record)} other column(s); name the column that contains "
-                    "the text with --text-column.",
+                    f"expected a text in {column!r}. Name its column with --text-column.",
                 )
         if self.release.labels_column not in (None, *record):
             raise RecordError("labels")
