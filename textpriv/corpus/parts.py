@@ -123,6 +123,7 @@ def _counts(reader: CorpusReader, batch: Batch, texts: Any, tokens: Mapping[str,
         Counter(tokens),
         Counter(bad.reason for bad in batch.bad),
         [name for name in columns if name not in reader.texts],
+        batch.fraction or 0.0,
     )
 
 

@@ -74,10 +74,8 @@ class Plan:
         """Return the plan of the first files alone; of all with None."""
         return replace(self, files=self.files[:count])
 
-    def fraction(self, file: int, share: float | None) -> float | None:
-        """Return how much of the input is before this share of a file, by bytes; None if that is unknown."""
-        if share is None:
-            return None
+    def fraction(self, file: int, share: float) -> float:
+        """Return how much of the input is before this share of a file, by bytes."""
         before, after = self._bytes[file : file + 2]
         return (before + share * (after - before)) / max(1, self._bytes[-1])
 

@@ -22,6 +22,7 @@ class Counts:
     tokens: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     columns: list[str] = field(default_factory=list)
+    end: float = 0.0  # share of the file before the end of the batch or part that was added last
 
     def add(self, other: Counts) -> None:
         """Add the counts of a batch or a part."""
@@ -29,6 +30,7 @@ class Counts:
         self.nulls += other.nulls
         self.tokens.update(other.tokens)
         self.skipped.update(other.skipped)
+        self.end = other.end
         # In the order in which they first appear, but not endlessly many.
         self.columns = list(dict.fromkeys([*self.columns, *other.columns]))[:_NAMES]
 

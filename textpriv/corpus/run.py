@@ -136,11 +136,7 @@ class _Run:
         self._target = local_path(target)  # of a URL: beside it is what is not published
         self._counts, self._resumed = Counts(), Counts()
         self._before: Mapping[str, Any] = {}  # the manifest of a finished folder that is added to
-
-    @property
-    def _first(self) -> int:
-        """How many files were finished before, which come first in the plan."""
-        return len(self._before.get("files", ()))
+        self._first = 0  # how many files it has, which come first in the plan
 
     def _tell(self, fraction: float | None) -> None:
         """Report how far the run is."""
@@ -156,7 +152,11 @@ class _Run:
         for counts in (_counted(self._before), *entries.values()):
             self._counts.add(counts)
             self._resumed.add(counts)
-        self._tell(None if entries else self._plan.fraction(self._first, 0.0))
+        fraction = self._plan.fraction(self._first, 0.0)
+        ends = {file: counts.end for (file, _), counts in entries.items()}  # of the last parts
+        for file, end in ends.items():
+            fraction += self._plan.fraction(file, end) - self._plan.fraction(file, 0.0)
+        self._tell(fraction)
         records = scan(self._plan, self._privatizer.ledger is not None)
         make = self._make_here if self._release.engine == "local" else self._make_elsewhere
         make(folder, records, entries)
@@ -173,7 +173,8 @@ class _Run:
         with contextlib.closing(made):
             for file, batch, counts in made:
                 self._counts.add(counts)
-                self._tell(plan.fraction(file, batch.fraction))
+                share = batch.fraction
+                self._tell(None if share is None else plan.fraction(file, share))
 
     def _make_elsewhere(
         self, folder: Checkpoint, records: Iterator[Read], entries: Entries
@@ -265,7 +266,7 @@ class _Run:
         is_continued = self._is_continued(folder, job)
         is_publishing = is_continued and (folder.path / "publishing").exists()
         if is_same:
-            self._before = before
+            self._before, self._first = before, len(names)
             for file in () if is_publishing else self._plan.files[len(names) :]:
                 refuse_taken(f"{self._name}/{file.name}")
         elif not (is_publishing or (release.overwrite and not self._plan.is_folder)):

@@ -369,6 +369,19 @@ def test_the_fraction_is_that_of_the_records_written(index, tmp_path, workers, k
         assert abs(progress.fraction - progress.documents / 500) < 0.05
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_the_first_fraction_of_a_continued_run_counts_what_is_finished(index, tmp_path, kind):
+    for n in range(3):
+        write(tmp_path / "raw" / f"{n}.{kind}", rows(90)[30 * n : 30 * n + 30])
+    with pytest.raises(KeyboardInterrupt):
+        run(index, tmp_path / "raw", tmp_path / "out", on_progress=stop_at(50))
+    seen: list[Progress] = []
+    run(index, tmp_path / "raw", tmp_path / "out", resume=True, on_progress=seen.append)
+    assert 30 < seen[0].documents < 90
+    assert abs(seen[0].fraction - seen[0].documents / 90) < 0.02
+    assert [each.fraction for each in seen] == sorted(each.fraction for each in seen)
+
+
 def test_the_first_event_comes_before_anything_is_released(index, tmp_path):
     source = write(tmp_path / "a.jsonl", rows(3))
     with pytest.raises(KeyboardInterrupt):
