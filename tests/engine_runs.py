@@ -16,6 +16,7 @@ from pathlib import Path
 
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.corpus import run as corpus
+from textpriv.corpus.parts import make_file
 from textpriv.run_key import RunKey
 
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
@@ -44,43 +45,43 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True)
-class KilledOnce(corpus.PartRunner):
+class KilledOnce:
     """Kills its own process at the first task that any process begins."""
 
-    marker: str = ""
+    marker: str
 
-    def __call__(self, task):
+    def __call__(self, plan, folder, task):
         try:
             os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            return super().__call__(task)
+            return make_file(plan, folder, task)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 
 
 @dataclass(frozen=True)
-class FailingAt(corpus.PartRunner):
+class FailingAt:
     """Fails always at one task."""
 
-    place: int = 0
+    place: int
 
-    def __call__(self, task):
+    def __call__(self, plan, folder, task):
         if 40 * task["file"] == self.place:
             raise OSError(5, "zanzibar")
-        return super().__call__(task)
+        return make_file(plan, folder, task)
 
 
 @dataclass(frozen=True)
-class KillingTheDriver(corpus.PartRunner):
+class KillingTheDriver:
     """Kills the process that leads the run at one task."""
 
-    driver: int = 0
-    place: int = 0
+    driver: int
+    place: int
 
-    def __call__(self, task):
+    def __call__(self, plan, folder, task):
         if 40 * task["file"] == self.place:
             os.kill(self.driver, signal.SIGKILL)
-        return super().__call__(task)
+        return make_file(plan, folder, task)
 
 
 def lead_and_be_killed(engine: str, target: str, shards: str, index: str, key: str) -> None:
@@ -89,7 +90,7 @@ def lead_and_be_killed(engine: str, target: str, shards: str, index: str, key: s
     pickles.register_pickle_by_value(sys.modules[__name__])
     sent = RunKey.open(Path(key))
     settings = PrivatizerSettings(index, options={"epsilon": 4.0}, run_key=sent.secret)
-    corpus.PartRunner = lambda *given: KillingTheDriver(*given, driver=os.getpid(), place=80)
+    corpus.make_file = KillingTheDriver(driver=os.getpid(), place=80)
     run(Path(target), Path(shards), settings, sent, engine=engine, workers=2)
 
 

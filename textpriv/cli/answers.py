@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from textpriv.cli.messages import print_json, print_table, say, waiting, warn
 from textpriv.cli.options import (
+    CONTEXT,
+    JSON,
+    RECOVERY,
     SPAN,
-    Context,
-    Json,
     MechanismOptions,
     Options,
-    Recovery,
     flag,
     option,
     public_texts,
@@ -40,21 +39,19 @@ class Wanted(Options):
     mechanism: list[str] | None = option(
         metavar="NAME", help="With --recovery: compare this mechanism too. Repeat for several."
     )
-    recovery: Recovery = None
+    recovery: float | None = RECOVERY
     odds: float | None = option(
         help="Largest odds, to 1, between a word and its 10th nearest neighbour, for half of all tokens, such as 20."
     )
-    keep: float | None = option(
-        metavar="SHARE", help="Share of words that stay unchanged, such as 0.5."
-    )
+    keep: float | None = option(metavar="SHARE", help="Share of words that stay, such as 0.5.")
     of: Literal["content", "all"] = option(
         default="content",
         help="With --recovery: count all words, or content words (all but the 250 most common).",
     )
-    context: Context = None
+    context: str | None = CONTEXT
 
 
-def choose(*, wanted: Wanted, as_json: Json = False) -> None:
+def choose(*, wanted: Wanted, as_json: bool = JSON) -> None:
     """Choose how to protect texts: by recovery, odds, or the share of words that stay.
 
     With --recovery (default: 0.1) it compares all mechanisms at that recovery rate. The last line is the command to run.
@@ -65,9 +62,8 @@ def choose(*, wanted: Wanted, as_json: Json = False) -> None:
     from textpriv.index.builtin import ENGLISH, open_index
 
     figures = {"recovery": wanted.recovery, "odds": wanted.odds, "keep": wanted.keep}
-    given = {name: value for name, value in figures.items() if value is not None} or {
-        "recovery": 0.1
-    }
+    given = {name: value for name, value in figures.items() if value is not None}
+    given = given or {"recovery": 0.1}
     if len(given) > 1:
         raise typer.BadParameter("give one of --recovery, --odds and --keep")
     names = wanted.index or [ENGLISH]
@@ -111,9 +107,8 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
     if as_json:
         print_json(found.to_dict())
         return
-    rows: list[tuple[str, ...]] = [
-        ("mechanism", "index", "prior", "epsilon", "recovered", "stay", "distance")
-    ]
+    header = ("mechanism", "index", "prior", "epsilon", "recovered", "stay", "distance")
+    rows: list[tuple[str, ...]] = [header]
     for each in found.candidates:
         shares = (f"{share:.1%}" for share in (each.recovered, each.kept))
         made = each.mechanism, each.index, each.prior, f"{each.epsilon:g}"
@@ -137,15 +132,13 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
 
 
 def explain(
-    words: list[str] | None = typer.Argument(
-        None, metavar="WORD [WORD]", help="One word, or two words to compare."
-    ),
+    words: list[str] | None = typer.Argument(None, metavar="WORD [WORD]", help="One or two words."),
     *,
     documents: tuple[Path, Path] | None = option(
         metavar="A B", help="Instead of words: two text files with the same number of tokens."
     ),
     law: MechanismOptions,
-    as_json: Json = False,
+    as_json: bool = JSON,
 ) -> None:
     """Show what a word becomes, or how well two words or two documents can be distinguished.
 
@@ -172,7 +165,7 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
     outputs, groups = mechanism.explain(word, n=10), mechanism.groups(word) or []
     if as_json:
         names = ("word", "probability", "distance")
-        told: dict[str, Any] = {
+        told = {
             "word": word,
             "epsilon": mechanism.epsilon,
             "keep_probability": stays,
@@ -183,14 +176,11 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
         print_json(told)
         return
     where = ", at the start of a document" if mechanism.reads_context else ""
-    print(
-        f"{word} stays unchanged with probability {stays:.4f} (epsilon {mechanism.epsilon:g}{where})\n"
-    )
+    print(f"{word} stays with probability {stays:.4f} (epsilon {mechanism.epsilon:g}{where})\n")
     rows = [(other, f"{chance:.4f}", f"{apart:.3f}") for other, chance, apart in outputs]
     rest = max(0.0, 1.0 - sum(probability for _, probability, _ in outputs))
-    print_table(
-        [("output", "probability", "distance"), *rows, ("all other words", f"{rest:.4f}", "")]
-    )
+    rows.append(("all other words", f"{rest:.4f}", ""))
+    print_table([("output", "probability", "distance"), *rows])
     for depth, group in enumerate(reversed(groups)):
         from textpriv.web.report import group_in_words
 
@@ -198,15 +188,15 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
     print(f"\n{mechanism.statement.typical_odds}")
 
 
-def _explain_pair(mechanism: Mechanism, words: Sequence[str], as_json: bool) -> None:
+def _explain_pair(mechanism: Mechanism, words: list[str], as_json: bool) -> None:
     """Print how far apart two words are, and the odds that one output allows between them."""
     from textpriv.statement import odds_in_words
 
     apart = mechanism.index.distance(*(_id_of(mechanism.index, word) for word in words))
     loss = mechanism.statement.loss_at(apart)
     if as_json:
-        found = {"words": list(words), "distance": apart, "epsilon": mechanism.epsilon}
-        print_json({**found, "loss": loss})
+        told = {"words": words, "distance": apart, "epsilon": mechanism.epsilon, "loss": loss}
+        print_json(told)
         return
     print(f"{words[0]} and {words[1]}: distance {apart:.4g}")
     print(f"One output turns even odds between them into at most {odds_in_words(loss)}.")
@@ -239,10 +229,8 @@ def _id_of(index: Index, word: str) -> int:
 def certify(
     *,
     law: MechanismOptions,
-    audit: bool = flag(
-        "--audit", "Attack the mechanism (or --mechanism span:NAME) with many draws."
-    ),
-    as_json: Json = False,
+    audit: bool = flag("--audit", "Attack it, or --mechanism span:NAME, with many draws."),
+    as_json: bool = JSON,
 ) -> None:
     """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import inspect
+import signal
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, get_type_hints
@@ -60,14 +62,13 @@ def _show_all(ctx: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-class Command(TyperCommand):
+class _Command(TyperCommand):
     """A command that refuses an option given twice.
 
     The parser takes the last of two values: of two text columns one would be released raw.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse an option given twice, then parse."""
         if not ctx.resilient_parsing:  # completion parses half a line
             _, _, given = self.make_parser(ctx).parse_args(args=list(args))
             for option, times in Counter(given).items():
@@ -85,7 +86,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     for each in inspect.signature(command, eval_str=True).parameters.values():
         group = each.annotation
         if inspect.isclass(group) and issubclass(group, Options):
-            hints = get_type_hints(group, include_extras=True)
+            hints = get_type_hints(group)
             groups[each.name] = group, [*hints]
             found += [(name, getattr(group, name), kind) for name, kind in hints.items()]
         else:
@@ -113,13 +114,11 @@ _COMMANDS = demo, index, choose, privatize, explain, certify, report, playground
 for _command in _COMMANDS:
     # Of these, 1 is a finding: a claim that does not hold, an installation that does not work.
     _failed = 2 if _command in (certify, doctor) else 1
-    app.command(cls=Command)(as_job(with_groups(_command), _failed))
+    app.command(cls=_Command)(as_job(with_groups(_command), _failed))
 
 
 def main() -> None:
     """Run the command line."""
-    import gc
-    import signal
 
     def end(number: int, frame: object) -> None:
         # An exception, so that half-written files are removed.

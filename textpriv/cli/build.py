@@ -11,10 +11,10 @@ import typer
 
 from textpriv.cli.messages import print_json, print_table, say, waiting
 from textpriv.cli.options import (
-    Force,
-    Json,
+    FORCE,
+    JSON,
+    TEXT_COLUMN,
     Options,
-    TextColumn,
     flag,
     option,
     public_texts,
@@ -34,13 +34,8 @@ class BuildOptions(Options):
     space: Literal["recommended", "euclidean", "unit", "manhattan"] = option(
         default="recommended", help="How distances are measured. unit: vectors of length 1."
     )
-    projection: int | None = option(
-        help="First project the vectors on this many principal directions.", min=1
-    )
     prior: Path | None = option(help="File of public 'word count' lines, for --prior counts.")
-    language: str | None = option(
-        metavar="CODE", help="Language of the words, such as de; with --list, of the sets."
-    )
+    language: str | None = option(metavar="CODE", help="Language of words or sets, such as de.")
     lower: bool = flag("--lower", "Lower-case the words, because texts are lower-cased too.")
     without: Path | None = option(help="Public file of words to leave out, one word a line.")
     text: str | None = option(
@@ -48,7 +43,7 @@ class BuildOptions(Options):
         help="Public texts of the language, never the private ones. Their language model is kept in the index, for "
         "--mechanism contextual.",
     )
-    text_column: TextColumn = "text"
+    text_column: str = TEXT_COLUMN
     hierarchy: Literal["ward", "average", "complete", "single", "file", "wordnet"] | None = option(
         help="Make a tree for --mechanism tree: by clustering, from a file of 'word TAB group/group' lines, or from WordNet."
     )
@@ -87,8 +82,7 @@ class BuildOptions(Options):
         if texts is not None:
             with waiting("counting the language model"):
                 model = NGrams.count(texts, words, language=words.language or "en")
-        more: dict[str, Any] = {"projection": self.projection, "progress": shown}
-        return Index.build(words, self.space, model=model, **more)
+        return Index.build(words, self.space, model=model, progress=shown)
 
 
 def index(
@@ -101,8 +95,8 @@ def index(
     *,
     options: BuildOptions,
     listed: bool = flag("--list", "List public sets of word vectors, with size and licence."),
-    force: Force = False,
-    as_json: Json = False,
+    force: bool = FORCE,
+    as_json: bool = JSON,
 ) -> None:
     """Make an index folder from public word vectors or a public hierarchy. Do this once for each set.
 
@@ -118,18 +112,17 @@ def index(
     refuse_lost(out, "OUT", [source, options.prior, options.without, options.text])
     if out.exists() and not (force and (out / META).is_file()):
         raise IndexFolderError(
-            f"{out} exists. Choose another folder. --force replaces an index folder, and nothing else."
+            f"{out} exists. Choose another. --force replaces an index folder only."
         )
     started = time.perf_counter()
     built = options.build(source)
     built.save(out, overwrite=force)
-    levels = list(getattr(built, "names", ()))
     done = {
         "index": str(out),
         "words": len(built),
         "dimensions": built.vocabulary.vectors.shape[1],
         "language": built.language,
-        "levels": levels,
+        "levels": list(getattr(built, "names", ())),
         "space": built.space,
         "seconds": round(time.perf_counter() - started, 3),
     }
@@ -139,10 +132,8 @@ def index(
     print(f"{out}: {len(built):,} words, {done['seconds']:.1f} s")
     if sum(word != word.lower() for word in built.vocabulary.words) > len(built) // 20:
         say("Many words have capitals, and texts are lower-cased. Add --lower to match them.")
-    odds = ",".join(f"{name}={3 * 10**at}" for at, name in enumerate(levels))
     kind = " --mechanism tree" if hasattr(built, "names") else ""
-    amount = f"--levels {odds}" if levels else "--recovery 0.1"
-    say(f"Next: textpriv explain WORD --index {out}{kind} {amount}")
+    say(f"Next: textpriv explain WORD --index {out}{kind} --recovery 0.1")
 
 
 def _list_sets(language: str | None) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textpriv.corpus.report import Progress
 
 # Whether all that a command says is written as events, one JSON object a line.
-_events: ContextVar[bool] = ContextVar("events", default=False)
+events: ContextVar[bool] = ContextVar("events", default=False)
 
 FAILED, SKIPPED, INTERRUPTED = 1, 3, 130  # exit codes; the parser ends with 2
 _EVENT_SECONDS = 1.0  # at most one event in this time
@@ -40,15 +40,10 @@ _REMEDIES = {
 
 def say(message: str, label: str = "", color: str | None = None) -> None:
     """Print a message on standard error."""
-    if _events.get():
+    if events.get():
         write_event(label.removesuffix(": ") or "message", text=message)
         return
     typer.echo(typer.style(label, fg=color) + message, err=True)
-
-
-def say_by_events() -> None:
-    """Write all that this command says from now on as events."""
-    _events.set(True)
 
 
 def warn(message: object) -> None:
@@ -121,7 +116,7 @@ def as_job(command: Callable[..., None], failed: int = FAILED) -> Callable[..., 
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
-        _events.set(False)
+        events.set(False)
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_, **__: warn(message)
@@ -132,13 +127,13 @@ def as_job(command: Callable[..., None], failed: int = FAILED) -> Callable[..., 
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(failed) from None
         except (TextprivError, OSError, UnicodeDecodeError) as error:
-            if _events.get():
+            if events.get():
                 write_event("failed", kind=type(error).__name__, error=describe(error))
             else:
                 say(describe(error), "error: ", "red")
             raise typer.Exit(failed) from None
         except SystemExit as error:  # a signal
-            if _events.get():
+            if events.get():
                 write_event("failed", kind="SystemExit", error=str(error))
             raise
         except KeyboardInterrupt:

@@ -10,7 +10,8 @@ import inspect
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -27,11 +28,8 @@ COLUMN = "column:"  # in --detect, before the column of spans that records bring
 SPAN = "span:"  # in --mechanism of an attack, before the name of a mechanism of typed spans
 
 
-class Options:
+class Options(SimpleNamespace):
     """A group of options: each annotated attribute is one, with its default or :func:`option`."""
-
-    def __init__(self, **given: Any) -> None:
-        vars(self).update(given)
 
 
 def option(*names: str, default: Any = None, **more: Any) -> Any:
@@ -51,11 +49,8 @@ def read_pairs(given: str) -> dict[str, float]:
     """Read ``NAME=NUMBER,NAME=NUMBER``, each name once."""
     parts = [part.partition("=") for part in given.split(",")]
     try:
-        named = {name.strip(): float(value) for name, _, value in parts}
-        named = {
-            name: int(value) if value == int(value) else value for name, value in named.items()
-        }
-    except (ValueError, OverflowError):
+        named = {name.strip(): int(v) if v.isdecimal() else float(v) for name, _, v in parts}
+    except ValueError:
         named = {}
     if len(named) < len(parts) or not all(named):
         raise typer.BadParameter(f"{given!r} is not NAME=NUMBER,NAME=NUMBER with different names")
@@ -72,35 +67,22 @@ def _read_setting(given: str) -> tuple[str, Any]:
         return name, value
 
 
-IndexFolder = Annotated[
-    str | None,
-    typer.Option(
-        "--index",
-        metavar="DIR",
-        help="Folder made by 'textpriv index'. Default: the built-in English words.",
-    ),
-]
-Recovery = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE",
-        help="Largest share of content words that an attacker may recover; 0.1 is recommended. This sets epsilon.",
-    ),
-]
-Context = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        help="Public texts like yours, to also try an attacker who reads words in context. Never the private texts.",
-    ),
-]
-TextColumn = Annotated[str, typer.Option(help="Field or column that contains the text.")]
-FileFormat = Annotated[
-    Literal["jsonl", "csv", "tsv", "text", "parquet"] | None,
-    typer.Option(help="File format, if the file name does not show it."),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+FileFormat = Literal["jsonl", "csv", "tsv", "text", "parquet"]
+INDEX = option(
+    metavar="DIR", help="Folder made by 'textpriv index'. Default: the built-in English words."
+)
+RECOVERY = option(
+    metavar="SHARE",
+    help="Largest share of content words that an attacker may recover; 0.1 is recommended. This sets epsilon.",
+)
+CONTEXT = option(
+    metavar="FILE",
+    help="Public texts like yours, to also try an attacker who reads words in context. Never the private texts.",
+)
+TEXT_COLUMN = option(default="text", help="Field or column that contains the text.")
+FORMAT = option(help="File format, if the file name does not show it.")
+FORCE = flag("--force", "Replace the output if it exists.")
+JSON = flag("--json", "Print one JSON object on standard output.")
 
 
 class MechanismOptions(Options):
@@ -110,11 +92,11 @@ class MechanismOptions(Options):
     """
 
     chosen = None
-    index: IndexFolder = None
+    index: str | None = INDEX
     epsilon: float | None = option(
         "--epsilon", "-e", help="Privacy parameter: smaller is more private. Instead of --recovery."
     )
-    recovery: Recovery = None
+    recovery: float | None = RECOVERY
     levels: Any = rare(
         parser=read_pairs,
         metavar="NAME=NUMBER,...",
@@ -188,8 +170,7 @@ class MechanismOptions(Options):
 
     def build(self) -> Mechanism:
         """Return the mechanism over its index."""
-        make = find_mechanism(self.mechanism_name)(**self.settings())
-        made: Mechanism = make(self.opened)
+        made: Mechanism = find_mechanism(self.mechanism_name)(**self.settings())(self.opened)
         return made
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from textpriv.cli.messages import waiting
 from textpriv.cli.options import (
-    Context,
-    Force,
-    IndexFolder,
+    CONTEXT,
+    FORCE,
+    INDEX,
+    RECOVERY,
     ReleaseOptions,
     option,
     public_texts,
@@ -22,8 +23,8 @@ def report(
     *,
     release: ReleaseOptions,
     output: Path = option("--output", "-o", default=..., help="HTML file to write."),
-    context: Context = None,
-    force: Force = False,
+    context: str | None = CONTEXT,
+    force: bool = FORCE,
 ) -> None:
     """Write a web page that shows what your settings protect, and what they do to words and names.
 
@@ -57,17 +58,14 @@ def report(
 
 def playground(
     *,
-    index: IndexFolder = None,
-    recovery: float | None = option(
-        metavar="SHARE",
-        help="Start at the epsilon where an attacker recovers this share of content words. Default for the built-in words: "
-        "0.1.",
-    ),
+    index: str | None = INDEX,
+    recovery: float | None = RECOVERY,
     port: int = option(default=8765, help="Port to listen on; 0 takes any free port.", max=65535),
 ) -> None:
     """Open a local page: type a text and see its private version at once. Ctrl-C ends it.
 
-    Only this computer can reach the page. Nothing typed is stored or logged.
+    It starts at the epsilon of --recovery; for the built-in words that of 0.1. Only this computer can reach the page.
+    Nothing typed is stored or logged.
 
     **Example:** textpriv playground
     """

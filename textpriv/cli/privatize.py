@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,33 +9,36 @@ import typer
 
 from textpriv.cli.messages import (
     SKIPPED,
+    events,
     print_json,
     say,
-    say_by_events,
     shown_progress,
     warn,
     write_event,
 )
 from textpriv.cli.options import (
     COLUMN,
+    FORCE,
+    FORMAT,
+    JSON,
+    TEXT_COLUMN,
     FileFormat,
-    Force,
-    Json,
     Options,
     ReleaseOptions,
-    TextColumn,
     flag,
     option,
     public_texts,
     rare,
 )
 from textpriv.errors import CorpusError, TextprivError
+from textpriv.files import is_url, local_path
 
 if TYPE_CHECKING:
     from textpriv.corpus.report import CorpusReport
     from textpriv.evaluation.best_attacker import PublicText
     from textpriv.index.index import Index
     from textpriv.run_key import RunKey
+    from textpriv.statement import PrivacyStatement
 
 _SOURCE = typer.Argument(
     metavar="IN",
@@ -58,7 +59,7 @@ class FileOptions(Options):
     drop: list[str] | None = option(
         metavar="COLUMN", help="Leave out these other columns; '*' leaves out all."
     )
-    format: FileFormat = None
+    format: FileFormat | None = FORMAT
     on_error: Literal["fail", "skip", "quarantine"] = option(
         default="fail",
         help="At a bad record: stop, leave it out, or also keep it raw in OUT.quarantine.jsonl.",
@@ -67,8 +68,7 @@ class FileOptions(Options):
         default="keep", help="A null text stays null, is a bad record, or becomes an empty text."
     )
     on_new_column: Literal["fail", "keep"] = rare(
-        default="fail",
-        help="What to do if a new column appears after 1,000 records, and neither --keep nor --drop names it.",
+        default="fail", help="At a column that first appears after 1,000 records: stop, or copy it."
     )
 
     def arguments(self, detect: list[str] | None) -> dict[str, Any]:
@@ -79,9 +79,8 @@ class FileOptions(Options):
         if len(labels) > 1:
             raise typer.BadParameter("--detect column:NAME names one column: put all labels there")
         keep = None if self.keep is None else tuple(self.keep)
-        same = {name: getattr(self, name) for name in ("format", "on_error", "null")}
         return {
-            **same,
+            **{name: getattr(self, name) for name in ("format", "on_error", "null")},
             "text_column": self.text_column or ("text",),
             "columns": ColumnRule(keep, tuple(self.drop or ()), self.on_new_column),
             "labels_column": labels[0] if labels else None,
@@ -99,20 +98,15 @@ class RunOptions(Options):
         help="File of the run key, made if missing (default OUT.key), or env:NAME. With the key, anyone can undo the output."
     )
     forget_key: bool = flag("--forget-key", "Destroy the run key when the run is complete.")
-    log_json: bool = flag(
-        "--log-json", "Write progress as JSON lines on standard error.", hidden=True
-    )
-    seed: int | None = rare(
-        help="Repeatable output, for experiments only: anyone can undo the protection."
-    )
+    log_json: bool = flag("--log-json", "Write messages as lines of JSON.", hidden=True)
+    seed: int | None = rare(help="Repeatable output that anyone can undo: for experiments only.")
 
     def open_key(self, source: str, target: str, ledger: Path | None) -> RunKey | None:
         """Open the run key. A stream has none; a ledger or a seed replaces it."""
         from textpriv.corpus.stores import is_stream
         from textpriv.run_key import RunKey
 
-        has_none = is_stream(source) or is_stream(target)
-        if has_none or self.seed is not None or ledger is not None:
+        if self.seed is not None or ledger is not None or is_stream(source) or is_stream(target):
             if self.key is not None or self.forget_key:
                 raise typer.BadParameter("a stream, --seed and --ledger have no run key")
             return None
@@ -122,9 +116,7 @@ class RunOptions(Options):
 class AccountOptions(Options):
     """How documents and authors are named, and what the ledger counts."""
 
-    ledger: Path | None = option(
-        help="File that counts what each document spends, made if missing. As secret as the texts."
-    )
+    ledger: Path | None = option(help="File that counts what each document spends. Keep it secret.")
     document: str | None = option(metavar="COLUMN", help="Column with each document's name.")
     author: str | None = rare(metavar="COLUMN", help="Column with each author's name.")
     document_limit: float | None = rare(help="Largest epsilon of a document under one index.")
@@ -135,19 +127,19 @@ class AccountOptions(Options):
 
     def settings(self, seed: int | None) -> dict[str, Any]:
         """Return fields of PrivatizerSettings; refuse a limit that would not be kept."""
-        limits = {name: value for name, value in vars(self).items() if name.endswith("_limit")}
-        given = [name for name, value in limits.items() if value is not None]
+        named = {name: value for name, value in vars(self).items() if name.endswith("_limit")}
+        limits = {name: value for name, value in named.items() if value is not None}
         if self.ledger is None:
-            if given:
+            if limits:
                 raise typer.BadParameter("a limit needs a ledger: add --ledger FILE")
             return {}
         if self.document is None:
             raise typer.BadParameter("--ledger counts documents by name: add --document COLUMN")
-        if self.author is None and any(name.startswith("author") for name in given):
+        if self.author is None and any(name.startswith("author") for name in limits):
             raise typer.BadParameter("limits of authors need --author COLUMN")
         if seed is not None:
             raise typer.BadParameter("--seed is for experiments, --ledger for releases. Use one")
-        return {"ledger": str(self.ledger), "limits": {name: limits[name] for name in given}}
+        return {"ledger": str(self.ledger), "limits": limits}
 
 
 def privatize(
@@ -158,8 +150,8 @@ def privatize(
     files: FileOptions,
     run: RunOptions,
     account: AccountOptions,
-    force: Force = False,
-    as_json: Json = False,
+    force: bool = FORCE,
+    as_json: bool = JSON,
 ) -> None:
     """Replace every word of the texts with a private one.
 
@@ -169,23 +161,22 @@ def privatize(
     **Example:** textpriv privatize reviews.csv private.csv --recovery 0.1 --text-column review
     """
     from textpriv.corpus import Release, check_corpus, privatize_corpus
+    from textpriv.corpus.checkpoint import Checkpoint
 
     _refuse_mixed(target, as_json)
     if run.log_json:
-        say_by_events()
+        events.set(True)
     key, more = run.open_key(source, target, account.ledger), account.settings(run.seed)
     if key is not None:
         more["run_key"] = key.secret
     settings = release.release(labels=True, seed=run.seed, **more)
     has_events = as_json or run.log_json
+    same = {name: getattr(run, name) for name in ("workers", "engine", "address", "resume")}
     options = Release(
         **files.arguments(release.detect),
+        **same,
         document_column=account.document,
         author_column=account.author,
-        workers=run.workers,
-        engine=run.engine,
-        address=run.address,
-        resume=run.resume,
         settings=settings,
         key=key,
         overwrite=force,
@@ -195,8 +186,13 @@ def privatize(
     # The ledger is made by being opened, so all else is checked before.
     check_corpus(source, target, options, filter(None, [release.policy]))
     privatizer = settings.build()
-    with _telling_of_what_is_left(target):
+    try:
         report = privatize_corpus(source, target, privatizer, options)
+    except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
+        left = Checkpoint.of(local_path(target))
+        if left.job and "--resume" not in str(error):  # else the error says so
+            say(f"What was done is kept in {left.path}: continue with --resume.")
+        raise
     if run.forget_key and key is not None:
         key.forget()
     kept = None if run.forget_key or key is None else key.path
@@ -208,9 +204,7 @@ def privatize(
     if as_json:
         print_json(told)
     elif not run.log_json:
-        _print_report(report, target, run.seed)
-        say(f"\n{statement}")
-        _tell_of_key(key)
+        _print_report(report, statement, target, run.seed, None if key is None else key.path)
     if report.skipped:
         raise typer.Exit(SKIPPED)
 
@@ -220,20 +214,6 @@ def _refuse_mixed(target: str, as_json: bool) -> None:
         raise typer.BadParameter("--json and the texts cannot share standard output: name a file")
 
 
-@contextlib.contextmanager
-def _telling_of_what_is_left(target: str) -> Iterator[None]:
-    """Say how to go on if a run fails that can be continued."""
-    from textpriv.corpus.checkpoint import Checkpoint
-    from textpriv.files import local_path
-
-    try:
-        yield
-    except (TextprivError, OSError, KeyboardInterrupt, SystemExit):
-        if (left := Checkpoint.of(local_path(target))).job:
-            say(f"What was done is kept in {left.path}: continue with --resume.")
-        raise
-
-
 def _warn_unprotected(columns: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         write_event("unprotected", columns=list(columns))
@@ -241,8 +221,14 @@ def _warn_unprotected(columns: tuple[str, ...], as_json: bool) -> None:
     warn(f"only the text is made private. These columns are copied unchanged: {', '.join(columns)}")
 
 
-def _print_report(report: CorpusReport, target: str, seed: int | None) -> None:
-    """Say what was done."""
+def _print_report(
+    report: CorpusReport,
+    statement: PrivacyStatement,
+    target: str,
+    seed: int | None,
+    key: Path | None,
+) -> None:
+    """Say what was done, what is guaranteed, and where the run key is."""
     tokens = sum(report.tokens.values())
     documents = "1 document" if report.documents == 1 else f"{report.documents:,} documents"
     say(f"{target}: {documents}, {tokens:,} tokens, {report.seconds:.1f} s")
@@ -259,18 +245,17 @@ def _print_report(report: CorpusReport, target: str, seed: int | None) -> None:
         warn(
             "made with --seed, for experiments only: anyone can undo the protection. Do not release this."
         )
-
-
-def _tell_of_key(key: RunKey | None) -> None:
-    if key is None or key.path is None:
-        return
-    if key.path.exists():
+    say(f"\n{statement}")
+    if key is not None and key.exists():
         warn(
-            f"the run key is in {key.path}. Anyone with the key and the output can undo the protection. Keep the key as "
+            f"the run key is in {key}. Anyone with the key and the output can undo the protection. Keep the key as "
             "secret as the texts, or destroy it with --forget-key."
         )
-    else:
-        say(f"The run key {key.path} was destroyed. Nobody can repeat or undo this release.")
+    elif key is not None:
+        say(
+            f"The run key {key} was destroyed: without a copy of it nobody can repeat this release, and an attacker "
+            "can recover only as much as the statement above allows."
+        )
 
 
 class ReadingOptions(Options):
@@ -304,10 +289,10 @@ def decode(
     *,
     release: ReleaseOptions,
     reading: ReadingOptions,
-    text_column: TextColumn = "text",
-    format: FileFormat = None,
-    force: Force = False,
-    as_json: Json = False,
+    text_column: str = TEXT_COLUMN,
+    format: FileFormat | None = FORMAT,
+    force: bool = FORCE,
+    as_json: bool = JSON,
 ) -> None:
     """Rewrite private texts as fluent guesses, for people to read. The guarantee stays the same.
 
@@ -318,7 +303,6 @@ def decode(
     """
     from textpriv.corpus import Release, check_corpus, files_of, rewrite_file
     from textpriv.evaluation.decoding import Decoder, expected_recovery
-    from textpriv.files import is_url
 
     _refuse_mixed(target, as_json)
     settings = release.release()

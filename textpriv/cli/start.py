@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from importlib import metadata
 
 import typer
 
+from textpriv import __version__
 from textpriv.cli.messages import print_json, print_table, waiting
-from textpriv.cli.options import IndexFolder, Json
+from textpriv.cli.options import INDEX, JSON
 from textpriv.errors import how_to_install, installed
 
 SAMPLES = {
@@ -34,7 +33,7 @@ _EXTRAS = {
 }
 
 
-def demo(index: IndexFolder = None) -> None:
+def demo(index: str | None = INDEX) -> None:
     """Show private text in seconds: a review, a ticket and a note at three recovery rates.
 
     **Example:** textpriv demo
@@ -69,34 +68,20 @@ def demo(index: IndexFolder = None) -> None:
 def _look_at_spacy() -> str:
     import spacy.util
 
-    factories = {point.name for point in metadata.entry_points(group="spacy_factories")}
-    if "textpriv" not in factories:
-        raise RuntimeError("spaCy does not see this package's entry points")
+    spacy.blank("en").add_pipe("textpriv", config={"epsilon": 2.0})
     pipelines = ", ".join(sorted(spacy.util.get_installed_models()))
     return f"{spacy.__version__}; trained pipelines: {pipelines or 'none (none is needed)'}"
 
 
 def _look_at_index(name: str) -> str:
-    from textpriv.index.builtin import open_index
-    from textpriv.mechanisms import default_mechanism
-    from textpriv.privatizer import Privatizer
+    from textpriv.engines.settings import PrivatizerSettings
 
-    opened = open_index(name)
-    Privatizer(default_mechanism(opened, 2.0)).privatize("Good, bad and 7.")
-    return f"{len(opened):,} words in {name}; a text was drawn"
+    privatizer = PrivatizerSettings(name, options={"epsilon": 2.0}, seed=1).build()
+    privatizer.privatize("Good, bad and 7.")
+    return f"{len(privatizer.mechanism.index):,} words in {name}; a text was drawn"
 
 
-def _look_at_cache() -> str:
-    from textpriv.files import cache_folder
-
-    kept = cache_folder()
-    kept.mkdir(parents=True, exist_ok=True)
-    return (
-        f"{kept}{'' if os.access(kept, os.W_OK) else ' cannot be written. Set TEXTPRIV_CACHE_DIR'}"
-    )
-
-
-def doctor(index: IndexFolder = None, as_json: Json = False) -> None:
+def doctor(index: str | None = INDEX, as_json: bool = JSON) -> None:
     """Check this installation and an index, and list the extras that are installed.
 
     Ends with 1 if something required does not work.
@@ -106,16 +91,9 @@ def doctor(index: IndexFolder = None, as_json: Json = False) -> None:
     from textpriv.index.builtin import ENGLISH
     from textpriv.spans.detectors import finders_of_names
 
-    required = {
-        "package": lambda: (
-            f"textpriv {metadata.version('textpriv')} on Python {sys.version.split()[0]}"
-        ),
-        "spaCy": _look_at_spacy,
-        "index": lambda: _look_at_index(index or ENGLISH),
-        "cache": _look_at_cache,
-    }
-    rows = []
-    for name, look in required.items():
+    required = ("spaCy", _look_at_spacy), ("index", lambda: _look_at_index(index or ENGLISH))
+    rows = [("package", "ok", f"textpriv {__version__} on Python {sys.version.split()[0]}")]
+    for name, look in required:
         try:
             rows.append((name, "ok", look()))
         except Exception as error:  # whatever is broken in another package is a finding

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textpriv.corpus.formats import corpus_format, read_records
+from textpriv.corpus.formats import read_records
 from textpriv.corpus.plan import check_corpus, files_of
 from textpriv.corpus.release import ColumnRule, Release
 from textpriv.corpus.report import CorpusReport, Progress
@@ -17,7 +17,6 @@ __all__ = [
     "Progress",
     "Release",
     "check_corpus",
-    "corpus_format",
     "document_key",
     "files_of",
     "privatize_corpus",

@@ -23,8 +23,6 @@ from textpriv.corpus.report import Counts
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, created, flush, sha256_file, sync_folder
 
-__all__ = ["Checkpoint", "only_writer"]
-
 _KINDS = ("part", "bad")  # files of a part; the bad records are private
 _FORMAT = 4
 _NAME = re.compile(r"([0-9]{6,})-([0-9]{6,})\.json")
@@ -43,11 +41,10 @@ class Checkpoint:
 
     def begin(self, job: Mapping[str, Any], files: Sequence[str]) -> None:
         """Make the folder; it appears with its job file in it, for one without could be anybody's."""
+        content = {"textpriv checkpoint": _FORMAT, "job": job, "files": files}
         staging = Path(tempfile.mkdtemp(prefix=".", suffix=".new", dir=self.path.parent))
         try:
-            _write(
-                staging / "job.json", {"textpriv checkpoint": _FORMAT, "job": job, "files": files}
-            )
+            _write(staging / "job.json", content)
             os.rename(staging, self.path)
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
@@ -57,8 +54,7 @@ class Checkpoint:
     @property
     def job(self) -> dict[str, Any] | None:
         """The marks of all that decides the output; None if this is no folder of a run."""
-        content = self._content()
-        return dict(content["job"]) if content else None
+        return self._content().get("job")
 
     @property
     def files(self) -> list[str]:
@@ -112,15 +108,12 @@ class Checkpoint:
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 content = json.loads(path.read_bytes())
                 counts = Counts(**content["counts"])
-                if not checked or self._is_whole(*key, content["sha256"]):
+                digests = content["sha256"].items() if checked else ()
+                if all(sha256_file(self.file(*key, kind)) == digest for kind, digest in digests):
                     found[key] = counts
                     continue
             path.unlink(missing_ok=True)
         return dict(sorted(found.items()))
-
-    def _is_whole(self, file: int, part: int, sha256: Mapping[str, str]) -> bool:
-        digests = sha256.items()
-        return all(sha256_file(self.file(file, part, kind)) == digest for kind, digest in digests)
 
     def file(self, file: int, part: int, kind: str) -> Path:
         """Return the path of a file of a part."""

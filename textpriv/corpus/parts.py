@@ -9,7 +9,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,11 @@ from textpriv.corpus.formats import FORMATS
 from textpriv.corpus.plan import Plan
 from textpriv.corpus.records import BadRecord, Batch, CorpusReader, compressed
 from textpriv.corpus.report import Counts
-from textpriv.engines.batch import (
-    BatchRelease,
-    Released,
-    named_error,
-    release_in_process,
-)
+from textpriv.engines.batch import BatchRelease, Released, named_error, release_in_process
 from textpriv.engines.local import Result, in_order
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.files import flush
 from textpriv.randomness import Occurrences
-
-__all__ = ["PartRunner", "join_file", "make_parts", "scan"]
 
 _ANNOUNCED = 1_000  # records of a corpus in which a new column is no surprise
 
@@ -101,9 +93,7 @@ def make_parts(
                     if writer is None:
                         writer = reader.writer(reader, files["part"])
                         stack.callback(writer.close)
-                        if (
-                            part == 0
-                        ):  # parts are joined as they are, so only the first has a header
+                        if part == 0:  # parts are joined as they are: one header is enough
                             writer.begin()
                     texts, tokens = _released(reader, batch, result)
                     writer.write(batch, texts)
@@ -133,18 +123,15 @@ def _counts(reader: CorpusReader, batch: Batch, texts: Any, tokens: Mapping[str,
         Counter(tokens),
         Counter(bad.reason for bad in batch.bad),
         [name for name in columns if name not in reader.texts],
+        batch.fraction or 0.0,
     )
 
 
 def _set_aside(file: str, bad: BadRecord) -> bytes:
     """Return a line of the quarantine: where a bad record is, why it is bad, and its bytes."""
     name = os.fsencode(file).decode("utf-8", "replace")
-    line = {
-        "file": name,
-        "record": bad.position + 1,
-        "line": bad.line or None,
-        "reason": bad.reason,
-    }
+    where = {"file": name, "record": bad.position + 1, "line": bad.line or None}
+    line = {**where, "reason": bad.reason}
     if bad.raw is not None:
         try:
             line["raw"] = bad.raw.decode("utf-8")
@@ -153,34 +140,27 @@ def _set_aside(file: str, bad: BadRecord) -> bytes:
     return json.dumps(line, ensure_ascii=False).encode("utf-8") + b"\n"
 
 
-@dataclass(frozen=True)
-class PartRunner:
-    """Makes the parts of a file in another process, for Spark and Ray."""
+def make_file(plan: Plan, folder: Checkpoint, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the missing parts of a file in another process, for Spark and Ray, over a checkpoint folder that all share.
 
-    plan: Plan
-    folder: str  # the checkpoint folder, on storage that all processes share
-
-    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the parts of a file that are missing; an error that the user can correct comes back as its message.
-
-        A task has the number of the file, and those of its records that are not the first of their kind.
-        """
-        plan, folder = self.plan, Checkpoint(Path(self.folder))
-        file, numbers, first = task["file"], task["numbers"], (1,) * len(plan.release.meaning.texts)
-        try:
-            assert plan.release.settings is not None
-            release = release_in_process(plan.release.settings, plan.release.meaning)
-            done = folder.entries()
-            reader = plan.reader(file, lambda position, values: numbers.get(position, first))
-            missing = (batch for batch in reader if (file, plan.part_of(batch)) not in done)
-            for _ in make_parts(plan, folder, ((file, reader, each) for each in missing), release):
-                pass
-        except TextprivError as error:
-            return {"error": str(error)}
-        except OSError as error:
-            place = error.filename or self.folder
-            return {"error": f"{error.strerror or type(error).__name__}: {place}"}
-        return {}
+    A task has the number of the file, and those of its records that are not the first of their kind. An error that the user
+    can correct comes back as its message.
+    """
+    file, numbers, first = task["file"], task["numbers"], (1,) * len(plan.release.meaning.texts)
+    try:
+        assert plan.release.settings is not None
+        release = release_in_process(plan.release.settings, plan.release.meaning)
+        done = folder.entries()
+        reader = plan.reader(file, lambda position, values: numbers.get(position, first))
+        missing = (batch for batch in reader if (file, plan.part_of(batch)) not in done)
+        for _ in make_parts(plan, folder, ((file, reader, each) for each in missing), release):
+            pass
+    except TextprivError as error:
+        return {"error": str(error)}
+    except OSError as error:
+        place = error.filename or folder.path
+        return {"error": f"{error.strerror or type(error).__name__}: {place}"}
+    return {}
 
 
 def join_file(plan: Plan, folder: Checkpoint, file: int, parts: Iterable[int]) -> Path:

@@ -24,8 +24,6 @@ from textpriv.spans.policy import SpanPolicy
 if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
 
-__all__ = ["File", "Plan", "beside", "check_corpus", "files_of", "refuse_taken"]
-
 _TABLES = ("_delta_log", ".hoodie")  # folders that say which files of a table count
 _ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
 
@@ -51,9 +49,7 @@ class Plan:
     def of(cls, source: str, target: str, release: Release) -> Plan:
         """Plan a run, with everything checked that its files and options show."""
         if release.on_error not in ("fail", "skip", "quarantine"):
-            raise CorpusError(
-                f"on_error must be fail, skip or quarantine; found {release.on_error!r}."
-            )
+            raise CorpusError(f"on_error is fail, skip or quarantine, not {release.on_error!r}.")
         is_folder = stores.is_folder(source)
         files, format = (_folder if is_folder else _file)(source, target, release.format)
         if format == "text" and len(release.read) > 1:
@@ -78,10 +74,8 @@ class Plan:
         """Return the plan of the first files alone; of all with None."""
         return replace(self, files=self.files[:count])
 
-    def fraction(self, file: int, share: float | None) -> float | None:
-        """Return how much of the input is before this share of a file, by bytes; None if that is unknown."""
-        if share is None:
-            return None
+    def fraction(self, file: int, share: float) -> float:
+        """Return how much of the input is before this share of a file, by bytes."""
         before, after = self._bytes[file : file + 2]
         return (before + share * (after - before)) / max(1, self._bytes[-1])
 

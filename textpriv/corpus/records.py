@@ -23,27 +23,12 @@ from textpriv.engines.batch import REPEATED_NAME, Rows
 from textpriv.errors import CorpusError, SpanError
 from textpriv.spans.span import checked, read_labels
 
-__all__ = [
-    "BATCH_BYTES",
-    "MAX_TEXT_BYTES",
-    "BadRecord",
-    "Batch",
-    "CorpusReader",
-    "LineReader",
-    "Numbering",
-    "RecordError",
-    "RecordWriter",
-    "compressed",
-    "record_limit",
-]
-
 MAX_TEXT_BYTES = 8 * 1024 * 1024
 # A batch closes at this many bytes of the file, so that many long records do not add up in memory.
 BATCH_BYTES = 4 * 1024 * 1024
 _UTF8_MARK = b"\xef\xbb\xbf"
 _REMEDY = (
-    "Repair the record, leave such records out with --on-error skip (on_error='skip'), or set them aside with "
-    "--on-error quarantine."
+    "Repair it, or leave such records out with --on-error skip or quarantine (on_error='skip')."
 )
 _EXPECTED = {
     "encoding": "expected UTF-8, found bytes or characters that are not.",
@@ -146,11 +131,7 @@ class CorpusReader:
     writer: type[RecordWriter]
 
     def __init__(
-        self,
-        path: str,
-        compression: str | None,
-        release: Release,
-        number: Numbering | None = None,
+        self, path: str, compression: str | None, release: Release, number: Numbering | None = None
     ) -> None:
         self.path, self.release, self.texts = path, release, release.meaning.texts
         self.columns: list[str] = []
@@ -202,12 +183,8 @@ class CorpusReader:
 
     def given(self, values: Sequence[Sequence[Any]], numbers: Sequence[tuple[int, ...]]) -> Rows:
         """Return what decides the release of records, given the values of each that are read."""
-        read, release = self.release.read, self.release
-        named = release.document_column, release.author_column, release.labels_column
-        columns = {name: [each[n] for each in values] for n, name in enumerate(read)}
-        document, author, labels = (None if name is None else columns[name] for name in named)
-        texts = [columns[name] for name in self.texts]
-        return Rows(texts, document, author, labels, numbers)
+        columns = {name: [each[n] for each in values] for n, name in enumerate(self.release.read)}
+        return Rows.of(self.release.meaning, columns.__getitem__)._replace(numbers=numbers)
 
     def refused(self, error: RecordError, position: int, line: int, row: Any) -> BadRecord:
         """Return a bad record that is left out, or raise."""
@@ -290,8 +267,6 @@ class LineReader(CorpusReader):
     def _open(self) -> Iterator[tuple[BinaryIO, Any]]:
         """Open the file for reading bytes, decompressed; yield it, and a function to say how much of it was read."""
         if self.path == STANDARD_STREAM:
-            if sys.stdin is None:
-                raise CorpusError("Standard input is closed: name a file.")
             yield sys.stdin.buffer, lambda: None
             return
         with contextlib.ExitStack() as stack:
@@ -324,12 +299,9 @@ class LineReader(CorpusReader):
             ) from error
 
 
-@contextlib.contextmanager
-def compressed(raw: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
+def compressed(raw: BinaryIO, compression: str | None) -> contextlib.AbstractContextManager[Any]:
     """Wrap an open file in a compressor that leaves it open, and writes the same bytes for the same content."""
     if compression is None:
-        yield raw
-        return
+        return contextlib.nullcontext(raw)
     # No name and no time inside, so that the same output is the same bytes.
-    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
-        yield packed  # type: ignore[misc]
+    return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
     from textpriv.run_key import RunKey
 
-__all__ = ["ColumnRule", "Release"]
-
 
 @dataclass(frozen=True)
 class ColumnRule:
@@ -121,8 +119,7 @@ class Release:
     @cached_property
     def read(self) -> tuple[str, ...]:
         """The names of the columns that are read: those of texts, names and labels."""
-        named = self.document_column, self.author_column, self.labels_column
-        return (*self.meaning.texts, *filter(None, named))
+        return (*self.meaning.texts, *filter(None, self.meaning.others))
 
     def writes(self, name: str) -> bool:
         """Return whether a column is in the output: one of texts, or one that passes."""
@@ -137,9 +134,7 @@ class Release:
         if (self.workers > 1 or self.engine != "local") and self.settings is None:
             raise CorpusError("More than one worker needs settings=PrivatizerSettings(...).")
         if (self.author_column or has_ledger) and self.document_column is None:
-            raise CorpusError(
-                "A ledger and authors need documents with names: give a document_column."
-            )
+            raise CorpusError("A ledger and authors need named documents: give a document_column.")
         if has_ledger and self.engine != "local":
             raise CorpusError("A ledger counts on one machine: use the local engine.")
         repeats = self.key is not None or has_ledger or privatizer.seed is not None

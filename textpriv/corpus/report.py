@@ -10,8 +10,6 @@ from typing import Any
 from textpriv.corpus.plan import Plan
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["CorpusReport", "Counts", "Progress"]
-
 _NAMES = 1000  # most names of other columns that are remembered
 
 
@@ -24,6 +22,7 @@ class Counts:
     tokens: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     columns: list[str] = field(default_factory=list)
+    end: float = 0.0  # share of the file before the end of the batch or part that was added last
 
     def add(self, other: Counts) -> None:
         """Add the counts of a batch or a part."""
@@ -31,6 +30,7 @@ class Counts:
         self.nulls += other.nulls
         self.tokens.update(other.tokens)
         self.skipped.update(other.skipped)
+        self.end = other.end
         # In the order in which they first appear, but not endlessly many.
         self.columns = list(dict.fromkeys([*self.columns, *other.columns]))[:_NAMES]
 
@@ -81,10 +81,9 @@ class CorpusReport:
     def of(cls, plan: Plan, counts: Counts, quarantine: str | None, resumed: int) -> CorpusReport:
         """Make the report of a run that is done."""
         lines = {
-            "the names of files and folders, released as they are, and how many documents stand in "
-            "each": plan.is_folder,
-            "the form of the files: the order and types of columns, delimiters and line "
-            "endings": plan.format != "text",
+            "the names of files and folders, released as they are, and how many documents stand in each": plan.is_folder,
+            "the form of the files: the order and types of columns, delimiters and line endings": plan.format
+            != "text",
             "how many bad records were left out, and for which reasons": counts.skipped,
             f"which records have no text: {counts.nulls:,} null texts stay null": counts.nulls,
             "what an option has kept beside the output, which is as private as the texts: bad records as they "

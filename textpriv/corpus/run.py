@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from textpriv import __version__
 from textpriv.corpus import stores
 from textpriv.corpus.checkpoint import Checkpoint, only_writer
-from textpriv.corpus.parts import PartRunner, Read, join_file, make_parts, scan
+from textpriv.corpus.parts import Read, join_file, make_file, make_parts, scan
 from textpriv.corpus.plan import Plan, beside, check_corpus, refuse_taken
 from textpriv.corpus.records import RecordWriter, compressed
 from textpriv.corpus.release import Release
@@ -36,8 +37,6 @@ from textpriv.files import atomic_write, is_url, local_path, sha256_file, sync_f
 
 if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
-
-__all__ = ["privatize_corpus", "rewrite_file"]
 
 Entries = Mapping[tuple[int, int], Counts]  # by file and part
 
@@ -123,8 +122,6 @@ def _stream(name: str) -> Iterator[BinaryIO]:
     if name != STANDARD_STREAM:
         with open(name, "wb") as stream:
             yield stream
-    elif sys.stdout is None:
-        raise CorpusError("Standard output is closed: name a file.")
     else:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -139,11 +136,7 @@ class _Run:
         self._target = local_path(target)  # of a URL: beside it is what is not published
         self._counts, self._resumed = Counts(), Counts()
         self._before: Mapping[str, Any] = {}  # the manifest of a finished folder that is added to
-
-    @property
-    def _first(self) -> int:
-        """How many files were finished before, which come first in the plan."""
-        return len(self._before.get("files", ()))
+        self._first = 0  # how many files it has, which come first in the plan
 
     def _tell(self, fraction: float | None) -> None:
         """Report how far the run is."""
@@ -159,7 +152,11 @@ class _Run:
         for counts in (_counted(self._before), *entries.values()):
             self._counts.add(counts)
             self._resumed.add(counts)
-        self._tell(None if entries else self._plan.fraction(self._first, 0.0))
+        fraction = self._plan.fraction(self._first, 0.0)
+        ends = {file: counts.end for (file, _), counts in entries.items()}  # of the last parts
+        for file, end in ends.items():
+            fraction += self._plan.fraction(file, end) - self._plan.fraction(file, 0.0)
+        self._tell(fraction)
         records = scan(self._plan, self._privatizer.ledger is not None)
         make = self._make_here if self._release.engine == "local" else self._make_elsewhere
         make(folder, records, entries)
@@ -172,12 +169,12 @@ class _Run:
             for each in records
             if each[0] >= self._first and (each[0], plan.part_of(each[2])) not in entries
         )
-        with contextlib.closing(
-            make_parts(plan, folder, missing, own, self._release.workers)
-        ) as made:
+        made = make_parts(plan, folder, missing, own, self._release.workers)
+        with contextlib.closing(made):
             for file, batch, counts in made:
                 self._counts.add(counts)
-                self._tell(plan.fraction(file, batch.fraction))
+                share = batch.fraction
+                self._tell(None if share is None else plan.fraction(file, share))
 
     def _make_elsewhere(
         self, folder: Checkpoint, records: Iterator[Read], entries: Entries
@@ -197,10 +194,10 @@ class _Run:
         if not missing:
             return
         each = import_module(f"textpriv.engines.{release.engine}").each
-        runner = PartRunner(_sent(plan), str(folder.path))
+        work = partial(make_file, _sent(plan), folder)
         tasks = [{"file": file, "numbers": numbers[file]} for file in missing]
         with self._watched(folder, set(entries), sum(ends.values())):
-            for result in each(tasks, runner, address=release.address, workers=release.workers):
+            for result in each(tasks, work, address=release.address, workers=release.workers):
                 if "error" in result:
                     raise CorpusError(result["error"])
 
@@ -252,8 +249,8 @@ class _Run:
 
     def _make_files(self) -> CorpusReport:
         release, key, folder = self._release, self._release.key, Checkpoint.of(self._target)
-        has_ledger = self._privatizer.ledger is not None
-        repeats = key is not None or has_ledger or self._privatizer.seed is not None
+        ledger, seed = self._privatizer.ledger, self._privatizer.seed
+        repeats = any(each is not None for each in (key, ledger, seed))
         can_resume = repeats and not is_stream(self._plan.files[0].path)
         before = self._manifest() if stores.is_taken(self._name) else {}
         names = [each["name"] for each in before.get("files", ())]
@@ -269,7 +266,7 @@ class _Run:
         is_continued = self._is_continued(folder, job)
         is_publishing = is_continued and (folder.path / "publishing").exists()
         if is_same:
-            self._before = before
+            self._before, self._first = before, len(names)
             for file in () if is_publishing else self._plan.files[len(names) :]:
                 refuse_taken(f"{self._name}/{file.name}")
         elif not (is_publishing or (release.overwrite and not self._plan.is_folder)):
@@ -325,7 +322,7 @@ class _Run:
             if changed := _changed(before, job):
                 raise CorpusError(
                     f"The run in {folder.path} was begun otherwise ({changed}). Another release of the same texts adds to "
-                    "their privacy loss. Resume it with the same input, settings and key, or begin again with --force."
+                    "their privacy loss. Give --resume the same input, settings and key, or begin again with --force."
                 )
         if before == job and self._release.resume:
             return True
@@ -361,14 +358,9 @@ class _Run:
                 own.add(entries[file, part])
             counts.add(own)
             path = join_file(plan, folder, file, parts)
-            described.append(
-                {
-                    "name": plan.files[file].name,
-                    "bytes": path.stat().st_size,
-                    "sha256": sha256_file(path),
-                    "documents": own.documents,
-                }
-            )
+            size, digest = path.stat().st_size, sha256_file(path)
+            known = {"name": plan.files[file].name, "bytes": size, "sha256": digest}
+            described.append({**known, "documents": own.documents})
         quarantine = self._publish_bad(folder, entries)
         report = CorpusReport.of(plan, counts, quarantine, self._resumed.documents)
         manifest = {

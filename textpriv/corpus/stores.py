@@ -16,17 +16,6 @@ from typing import Any, BinaryIO, cast
 from textpriv.errors import CorpusError, how_to_install
 from textpriv.files import is_url
 
-__all__ = [
-    "STANDARD_STREAM",
-    "is_folder",
-    "is_stream",
-    "is_taken",
-    "names_below",
-    "opened",
-    "put",
-    "size",
-]
-
 STANDARD_STREAM = "-"
 
 
@@ -90,9 +79,7 @@ def _asked(url: str) -> Iterator[tuple[Any, str]]:
     """Yield the file system of a URL, without what it remembers of it, and the path in it; name the URL in errors."""
     try:
         from fsspec.core import url_to_fs
-    except ImportError:
-        raise CorpusError(f"{url} needs fsspec: {how_to_install('stores')}.") from None
-    try:
+
         store, path = url_to_fs(url)
     except (ImportError, ValueError) as error:  # they name the package, or the unknown protocol
         raise CorpusError(

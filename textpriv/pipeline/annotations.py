@@ -1,9 +1,8 @@
-"""What private documents carry beside words: the record behind ``doc._.textpriv``, and annotations that were asked for.
+"""The record behind ``doc._.textpriv``, and annotations that private documents keep.
 
-A label says something of the raw text. So annotations are lost unless they are asked for, and the statement names those.
-
-A document carries the name of its statement alone, and each process keeps each statement once: workers of ``nlp.pipe`` would
-else send a statement with every document.
+A label reveals something of the raw text. So annotations are lost unless they are asked for, and the statement names those.
+A document has only the name of its statement, and each process keeps each statement once. Otherwise workers of ``nlp.pipe``
+would send a statement with every document.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from spacy.util import filter_spans
 from textpriv.errors import MechanismError
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import TokenPolicy
-
-__all__ = ["RECORD", "Carried", "CarriedAnnotations", "LostAnnotationWarning", "keep_statement"]
 
 RECORD: Any = ("._.", "textpriv", None, None)  # the key of the record in ``Doc.user_data``
 

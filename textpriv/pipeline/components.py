@@ -21,8 +21,6 @@ from textpriv.pipeline.annotations import RECORD
 from textpriv.pipeline.form import PrivateForm, Reading
 from textpriv.pipeline.options import TOKENIZER_NAME, PipelineOptions, takes_options
 
-__all__ = ["PrivateTokenizer", "TextprivComponent", "make_component", "make_tokenizer"]
-
 
 class PrivateTokenizer(PrivateForm):
     """Make private documents from raw texts; no raw word enters the pipeline.
@@ -36,8 +34,6 @@ class PrivateTokenizer(PrivateForm):
 
     Parameters
     ----------
-    vocab
-        The pipeline's vocabulary.
     language
         Code of the language whose rules split the raw text, by default that of `vocab`.
     options
@@ -92,10 +88,6 @@ class TextprivComponent(PrivateForm):
 
     Parameters
     ----------
-    nlp
-        The pipeline.
-    name
-        The component's name in it.
     carry
         Annotations of raw documents that private ones keep, and that the statement names as not protected: ``"cats"`` and
         ``"ents"``.

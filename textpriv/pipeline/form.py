@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from textpriv.index.index import Index
     from textpriv.privatizer import PrivateTokens, Privatizer
 
-__all__ = ["DEFAULT_BATCH", "PrivateForm", "RawTextWarning", "Reading"]
-
 DEFAULT_BATCH = 1000
 
 _ONE_DRAW = (
@@ -150,11 +148,9 @@ class PrivateForm:
             forms.add(self)
             privatizer = self.options.privatizer(self._open(), self._language)
             stated = privatizer.statement.extended(not_protected=self._annotations.not_protected)
-            each = (
-                stated.extended(notes=(_DRAWN_ANEW,)),
-                stated.extended(not_protected=(_ONE_DRAW,)),
-            )
-            self._names = keep_statement(each[0].to_dict()), keep_statement(each[1].to_dict())
+            anew = stated.extended(notes=(_DRAWN_ANEW,))
+            once = stated.extended(not_protected=(_ONE_DRAW,))
+            self._names = keep_statement(anew.to_dict()), keep_statement(once.to_dict())
             self._privatizer = privatizer
         return self._privatizer
 
@@ -191,10 +187,10 @@ class PrivateForm:
         if tokens.spans:
             words, spaces = [], []
             for number, (word, space) in enumerate(zip(tokens.words, tokens.spaces, strict=True)):
-                parts = word.split(" ") if number in tokens.spans else [word]
-                if not all(parts):
-                    parts = [word]  # blanks at an end or side by side
+                parts = [word]
                 if number in tokens.spans:
+                    if all(word.split(" ")):  # no blanks at an end or side by side
+                        parts = word.split(" ")
                     ranges.append((len(words), len(words) + len(parts), tokens.spans[number]))
                 words += parts
                 spaces += [True] * (len(parts) - 1) + [space]
@@ -212,10 +208,7 @@ class PrivateForm:
         if len(self.vocab) == self._known_words:
             return
         if self._has_unreleased():
-            message = (
-                "the vocabulary of the pipeline holds words that were never released. They came with documents that were "
-                "read or made in it raw."
-            )
+            message = "the pipeline's vocabulary holds words that were never released. It has read or made raw documents."
             if not self.options.save_raw_words:
                 raise RawTextError(
                     f"{doing}: {message} Make another pipeline, with the tokenizer {TOKENIZER_NAME}; read raw files with "

@@ -14,12 +14,11 @@ import spacy
 from textpriv.errors import MechanismError
 from textpriv.mechanisms import NO_DEFAULT, default_mechanism
 from textpriv.mechanisms import registry as mechanism_registry
+from textpriv.run_key import read_run_key
 from textpriv.tokenization.policy import TokenPolicy
 
 if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
-
-__all__ = ["READER_NAME", "TOKENIZER_NAME", "PipelineOptions", "takes_options"]
 
 TOKENIZER_NAME = "textpriv.PrivateTokenizer.v1"
 READER_NAME = "textpriv.PrivateCorpus.v1"
@@ -77,29 +76,21 @@ class PipelineOptions:
             )
         if self.seed is not None and self.run_key is not None:
             raise MechanismError("Give a seed (for experiments) or a run key, not both.")
-        if self.detect and self.spans is None:
-            raise MechanismError(
-                'Detectors need a policy for the spans they find: give "spans", such as "chat".'
-            )
 
     def privatizer(self, index: Any, language: str) -> "Privatizer":
         """Make the privatizer over an index."""
         from textpriv.privatizer import Privatizer
+        from textpriv.spans.detectors import make_detector
+        from textpriv.spans.policy import SpanPolicy
 
-        spans: dict[str, Any] = {}
-        if self.spans is not None:
-            from textpriv.spans.detectors import make_detector
-            from textpriv.spans.policy import SpanPolicy
-
-            detectors = [make_detector(name, language) for name in self.detect]
-            spans = {"spans": SpanPolicy.of(self.spans), "detector": detectors}
         privatizer = Privatizer(
             self._mechanism(index),
             TokenPolicy.from_dict(self.policy or {}),
             self.seed,
             run_key=self._secret(),
             language=language,
-            **spans,
+            spans=None if self.spans is None else SpanPolicy.of(self.spans),
+            detector=[make_detector(name, language) for name in self.detect] or None,
         )
         if privatizer.spans is not None and privatizer.spans.policy.needs_person:
             raise MechanismError(
@@ -111,26 +102,21 @@ class PipelineOptions:
     def _mechanism(self, index: Any) -> Any:
         if self.mechanism is not None:
             return self.mechanism(index)
-        epsilon = self.epsilon
-        if epsilon is None:
-            from textpriv.guarantees.epsilon import epsilon_for
+        if self.epsilon is not None:
+            return default_mechanism(index, self.epsilon)
+        from textpriv.guarantees.epsilon import epsilon_for
 
-            epsilon = epsilon_for(index, recovery=self.recovery)
-        return default_mechanism(index, epsilon)
+        return default_mechanism(index, epsilon_for(index, recovery=self.recovery))
 
     def _secret(self) -> bytes | None:
         if self.run_key is None:
             return None
         if not Path(self.run_key).is_file():
             raise MechanismError(
-                f"textpriv found no run key at {Path(self.run_key).absolute()}. If the key is elsewhere, name its place, or "
-                "set run_key to null, which draws every text anew: spacy.load(FOLDER, config={'nlp.tokenizer.run_key': "
-                "None}). For a first release make a key, which only you can read: "
-                'python -c "from textpriv.run_key import RunKey; '
-                f"RunKey.open('{self.run_key}').keep()\"."
+                f"textpriv found no run key at {Path(self.run_key).absolute()}. Name its place, or set run_key to null, "
+                "which draws every text again: spacy.load(FOLDER, config={'nlp.tokenizer.run_key': None}). Make a first key "
+                f"by python -c \"from textpriv.run_key import RunKey; RunKey.open('{self.run_key}').keep()\"."
             )
-        from textpriv.run_key import read_run_key
-
         return read_run_key(self.run_key)
 
 

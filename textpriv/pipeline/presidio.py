@@ -20,8 +20,6 @@ except ImportError:
         f"Presidio's anonymizer is not installed: {how_to_install('presidio')}."
     ) from None
 
-__all__ = ["TextprivOperator"]
-
 
 class TextprivOperator(Operator):
     """The operator "textpriv": a span becomes a private surface by the law of its kind.

@@ -1,7 +1,6 @@
 """The reader of raw documents in spaCy's files, for training on private text."""
 
-# No `from __future__ import annotations` here: spaCy's config system reads the annotations of
-# registered functions, and in its older releases it cannot resolve them from strings.
+# No `from __future__ import annotations`: spaCy's config system reads the types of the arguments.
 
 import itertools
 import zlib
@@ -21,17 +20,14 @@ from textpriv.pipeline.components import PrivateTokenizer
 from textpriv.pipeline.form import DEFAULT_BATCH
 from textpriv.pipeline.options import READER_NAME, TOKENIZER_NAME
 
-__all__ = ["PrivateCorpus"]
-
 
 @spacy.registry.readers(READER_NAME)
 class PrivateCorpus:
     """Read raw documents of spaCy's files (`DocBin`) as private examples to train on.
 
-    Raw documents are read in a vocabulary of their own, which goes with them. What comes out has
-    private words, and of the raw document what `carry` names, which is not protected, as the
-    statement says. Other annotations are left out, with a warning. Each text is drawn once: all
-    epochs, and every evaluation, see the same private text.
+    Raw documents are read in a vocabulary of their own, which goes with them. A private one has private words, and the
+    annotations that `carry` names, which are not protected, as the statement says. Others are left out, with a warning.
+    Each text is drawn once: all epochs, and every evaluation, see the same private text.
 
     Parameters
     ----------
@@ -77,11 +73,10 @@ class PrivateCorpus:
 
 
 def _raw_docs(file: Path) -> Iterator[Doc]:
-    vocab = Vocab()
     try:
         documents = DocBin().from_disk(file)
     except (OSError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise CorpusError(
             f"{file} cannot be read as a DocBin of spaCy ({type(error).__name__}). Write it with DocBin.to_disk."
         ) from None
-    yield from documents.get_docs(vocab)
+    yield from documents.get_docs(Vocab())

@@ -48,7 +48,7 @@ def test_index_replaces_an_index_with_force_and_nothing_else(
     (tmp_path / "thesis" / "a.txt").write_text("a thesis")
     assert "--force" in failed(run("index", vectors, folder))
     foreign = run("index", vectors, tmp_path / "thesis", "--force")
-    assert "an index folder, and nothing else" in failed(foreign)
+    assert "an index folder only" in failed(foreign)
     assert "which is read" in failed(run("index", folder / "words.json", folder, "--force"), 2)
     assert (tmp_path / "thesis" / "a.txt").read_text() == "a thesis"
 

@@ -92,7 +92,10 @@ def test_the_same_key_repeats_a_release_and_another_does_not(run, tmp_path):
 def test_forget_key_destroys_it_when_all_is_done(run, tmp_path):
     result = run("out.jsonl", "--forget-key")
     assert result.exit_code == 0, result.stderr
-    assert "was destroyed" in result.stderr
+    (told,) = (line for line in result.stderr.splitlines() if "was destroyed" in line)
+    assert "can repeat this release" in told
+    assert "can recover only as much as the statement above allows" in told
+    assert "undo" not in told
     assert not (tmp_path / "out.jsonl.key").exists()
 
 
@@ -208,7 +211,9 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(run, source, tmp_path
     assert result.exit_code == 130
     assert "continue with --resume" in result.stderr
     assert "No output file was written" in result.stderr
-    assert run("out.jsonl").exit_code == 1
+    for options in ((), ("--resume", "--stopword", "keep")):
+        refused = run("out.jsonl", *options)
+        assert (refused.exit_code, refused.stderr.count("--resume")) == (1, 1)
     monkeypatch.setattr(
         corpus, "privatize_corpus", lambda *a, **o: whole(*a, **{**o, "part_records": 5})
     )

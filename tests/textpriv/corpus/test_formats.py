@@ -16,7 +16,8 @@ from echo import Echo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textpriv.corpus import Release, corpus_format, privatize_corpus, read_records, records
+from textpriv.corpus import Release, privatize_corpus, read_records, records
+from textpriv.corpus.formats import corpus_format
 from textpriv.corpus.plan import Plan
 from textpriv.errors import CorpusError
 

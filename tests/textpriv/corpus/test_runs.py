@@ -135,15 +135,6 @@ def test_standard_input_and_output_carry_records(tmp_path, monkeypatch):
     assert (taken.getvalue(), report.documents) == (b"[one]\n[two]\n", 2)
 
 
-@pytest.mark.parametrize(("name", "ends"), [("stdin", "-b"), ("stdout", "a-")])
-def test_a_closed_standard_stream_is_told(tmp_path, monkeypatch, name, ends):
-    write(tmp_path / "a.jsonl", rows(1))
-    monkeypatch.setattr(sys, name, None)
-    source, target = (end if end == "-" else tmp_path / f"{end}.jsonl" for end in ends)
-    with pytest.raises(CorpusError, match="is closed: name a file"):
-        privatize_corpus(source, target, Echo())
-
-
 @pytest.mark.parametrize("ends", [("-", "b.jsonl"), ("a.jsonl", "-")])
 def test_a_stream_without_names_has_no_run_key(tmp_path, ends):
     write(tmp_path / "a.jsonl", rows(1))
@@ -376,6 +367,19 @@ def test_the_fraction_is_that_of_the_records_written(index, tmp_path, workers, k
     assert len(seen) > 50
     for progress in seen:
         assert abs(progress.fraction - progress.documents / 500) < 0.05
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_the_first_fraction_of_a_continued_run_counts_what_is_finished(index, tmp_path, kind):
+    for n in range(3):
+        write(tmp_path / "raw" / f"{n}.{kind}", rows(90)[30 * n : 30 * n + 30])
+    with pytest.raises(KeyboardInterrupt):
+        run(index, tmp_path / "raw", tmp_path / "out", on_progress=stop_at(50))
+    seen: list[Progress] = []
+    run(index, tmp_path / "raw", tmp_path / "out", resume=True, on_progress=seen.append)
+    assert 30 < seen[0].documents < 90
+    assert abs(seen[0].fraction - seen[0].documents / 90) < 0.02
+    assert [each.fraction for each in seen] == sorted(each.fraction for each in seen)
 
 
 def test_the_first_event_comes_before_anything_is_released(index, tmp_path):

@@ -157,9 +157,5 @@ def labelled(typed) -> tuple[pa.Table, PrivatizerSettings, list[dict[str, str]]]
 @pytest.fixture
 def killed_once(monkeypatch, tmp_path) -> Path:
     marker = tmp_path / "killed"
-    monkeypatch.setattr(
-        corpus,
-        "PartRunner",
-        lambda *arguments: KilledOnce(*arguments, marker=str(marker)),
-    )
+    monkeypatch.setattr(corpus, "make_file", KilledOnce(str(marker)))
     return marker

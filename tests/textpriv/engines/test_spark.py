@@ -90,7 +90,7 @@ def test_a_run_that_spark_gave_up_is_continued_to_the_same_bytes(
     spark, tmp_path, shards, settings, key, expected, monkeypatch, capfd
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(corpus, "PartRunner", lambda *given: FailingAt(*given, place=40))
+        patch.setattr(corpus, "make_file", FailingAt(place=40))
         with pytest.raises(CorpusError, match="continue with --resume") as error:
             run(tmp_path / "out", shards, settings, key, engine="spark", workers=2)
     assert not (tmp_path / "out").exists()

@@ -15,8 +15,6 @@ from textpriv.corpus.release import Release
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.errors import CorpusError
 
-__all__ = ["FORMATS", "corpus_format", "read_records"]
-
 FORMATS: dict[str, type[CorpusReader]] = {**lines.FORMATS, **csv.FORMATS, **parquet.FORMATS}
 _EXTENSIONS = {
     **{".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv"},
@@ -35,8 +33,7 @@ def corpus_format(
         return format, None
     stem = Path(name)
     compression = "gzip" if stem.suffix.lower() == ".gz" else None
-    if compression is not None:
-        stem = stem.with_suffix("")
+    stem = stem.with_suffix("") if compression else stem
     format = format or _EXTENSIONS.get(stem.suffix.lower())
     # A device or a pipe has no extension to go by; the other end then decides.
     if format is None and not is_stream(name):

@@ -12,8 +12,6 @@ from typing import Any
 from textpriv.corpus.records import LineReader, RecordError, RecordWriter, record_limit
 from textpriv.errors import CorpusError
 
-__all__ = ["FORMATS"]
-
 # A NUL or a byte that is not UTF-8 is read in disguise, as half a surrogate pair. So the quotes around it are still
 # understood, the next row starts where it should, and the row is known as a bad one.
 _NUL = "\ud800"
@@ -75,9 +73,8 @@ class _CsvReader(LineReader):
             # Fatal even with "skip": nobody knows where the next field begins, and a piece of a text taken for another
             # column would pass through unprotected.
             raise CorpusError(
-                f"{self.name}, line {line}: expected quotes that are closed, and doubled inside a field, in a row of at "
-                f"most {record_limit():,} bytes. The rows after it cannot be read, so it cannot be skipped. Repair the "
-                "file."
+                f"{self.name}, line {line}: expected quotes that are closed, and doubled in a field, in a row of at most "
+                f"{record_limit():,} bytes. The rows after it cannot be read, so it cannot be skipped. Repair the file."
             ) from None
 
     def _columns_by(self, delimiter: str, header: bytes) -> int:
@@ -121,13 +118,9 @@ def csv_row(row: list[str], delimiter: str, newline: str) -> bytes:
     """Return one row as bytes."""
     buffer = io.StringIO(newline="")
     # Not every Python version quotes a lone carriage return, and a reader would take it for the end of the row.
-    has_return = any("\r" in value for value in row)
-    csv.writer(
-        buffer,
-        delimiter=delimiter,
-        quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL,
-        lineterminator=newline,
-    ).writerow(row)
+    quoting: Any = csv.QUOTE_ALL if any("\r" in value for value in row) else csv.QUOTE_MINIMAL
+    writer = csv.writer(buffer, delimiter=delimiter, quoting=quoting, lineterminator=newline)
+    writer.writerow(row)
     return buffer.getvalue().replace(_NUL, "\0").encode("utf-8", errors="surrogateescape")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from textpriv.corpus.records import LineReader, RecordError, RecordWriter, record_limit
 
-__all__ = ["FORMATS"]
-
 
 class _TextWriter(RecordWriter):
     """Write lines."""
@@ -62,8 +60,7 @@ class _JsonReader(_TextReader):
             if column not in record:
                 raise RecordError(
                     "missing_text",
-                    f"expected a text in {column!r}, found {len(record)} other column(s); name the column that contains "
-                    "the text with --text-column.",
+                    f"expected a text in {column!r}. Name its column with --text-column.",
                 )
         if self.release.labels_column not in (None, *record):
             raise RecordError("labels")

@@ -23,8 +23,6 @@ from textpriv.errors import CorpusError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS"]
-
 _GROUP_ROWS = 1_000  # of a row group that is written
 
 
