@@ -246,16 +246,13 @@ def _joined(pieces: RawBatch, spans_of: NDArray[np.int64], codes: NDArray[np.int
     followed = np.ones(len(pieces), dtype=np.bool_)
     followed[last - 1] = False
     at = pieces.offsets[1:][followed]
-    undrawn = np.concatenate([[0], np.cumsum(pieces.codes < UNKNOWN)])[at].tolist()
-    strings, end = [], 0
-    for place in undrawn:
-        strings += [*pieces.strings[end:place], MASK]
-        end = place
+    undrawn = np.concatenate([[0], np.cumsum(pieces.codes < UNKNOWN)])[at]
+    strings = np.insert(np.array(pieces.strings, dtype=object), undrawn, MASK)
     offsets = pieces.offsets[np.concatenate([[0], last])]
     offsets[1:] += np.cumsum(spans_of)
     return replace(
         pieces,
         codes=np.insert(pieces.codes, at, codes),
         offsets=offsets,
-        strings=strings + pieces.strings[end:],
+        strings=strings.tolist(),
     )
