@@ -70,15 +70,9 @@ class CorpusError(TextprivError):
 
 
 class DocumentError(TextprivError):
-    """Something about one of several documents.
+    """Something about one of several documents."""
 
-    Attributes
-    ----------
-    position : int or None
-        Position of the document among those that were given together.
-    """
-
-    position: int | None = None
+    position: int | None = None  # of the document among those that were given together
 
     def named(self, name: str) -> DocumentError:
         """Return the same error with the name of the document before it."""

@@ -1,7 +1,4 @@
-"""Files: written whole or not at all, on the disk when that is said, private until they are published, known by SHA-256.
-
-What is in a file, and what becomes of it, is known to its owner.
-"""
+"""Files: written whole or not at all, on the disk when that is said, private until they are published, known by SHA-256."""
 
 from __future__ import annotations
 
@@ -29,13 +26,11 @@ __all__ = [
 ]
 
 CACHE_VARIABLE = "TEXTPRIV_CACHE_DIR"
-_PIECE = 1 << 20
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_url(name: str) -> bool:
     """Whether a name is a URL, such as ``s3://bucket/texts.jsonl``."""
-    return _URL.match(name) is not None
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name) is not None
 
 
 def local_path(target: str | os.PathLike[str]) -> Path:
@@ -56,26 +51,15 @@ def local_path(target: str | os.PathLike[str]) -> Path:
 def lost_by(
     written: Iterable[str | os.PathLike[str]], read: Iterable[str | os.PathLike[str]]
 ) -> str | None:
-    """The first of some files that writing to some paths would replace, by whichever links; None where all stay.
-
-    A folder that is written to takes all in it with it; what merely lies in a folder that is read takes nothing.
-    """
+    """Return the first file that writing to some paths would replace, also by a link or with its folder, or None."""
     places = {os.path.realpath(each): os.fspath(each) for each in read}
     for final in map(os.path.realpath, written):
-        mark = _mark(final)
         for place, name in places.items():
             if place == final or place.startswith(final + os.sep):
                 return name
-            if mark is not None and _mark(place) == mark:
-                return name
-    return None
-
-
-def _mark(path: str) -> tuple[int, int] | None:
-    """By which device and inode a file is known; None where there is none."""
-    with contextlib.suppress(OSError):
-        status = os.stat(path)
-        return status.st_dev, status.st_ino
+            with contextlib.suppress(OSError):  # where one of them is none yet
+                if os.path.samefile(final, place):
+                    return name
     return None
 
 
@@ -97,12 +81,7 @@ def atomic_write(path: Path, *, mode: int = 0o600, replace: bool = True) -> Iter
     mode : int
         Its permissions once it appears; until then its owner alone can read it.
     replace : bool
-        Whether it replaces a file of that name; if not, one that another process has just made stays.
-
-    Raises
-    ------
-    FileExistsError
-        Where it is not to replace one.
+        Whether it replaces a file of that name. If not, a FileExistsError is raised, also for one that was just made.
     """
     temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
     try:
@@ -155,6 +134,6 @@ def sha256_file(path: Path, kind: str = "sha256") -> str:
     """The SHA-256 of a file, or another digest, in hexadecimal digits."""
     found = hashlib.new(kind, usedforsecurity=False)
     with open(path, "rb") as file:
-        while piece := file.read(_PIECE):
+        while piece := file.read(1 << 20):
             found.update(piece)
     return found.hexdigest()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
-from itertools import islice, pairwise
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -59,13 +59,12 @@ class Privatizer:
     seed : int, optional
         For experiments: makes the output repeatable, and so the statement unproved.
     run_key : bytes, optional
-        32 secret bytes from which a document's randomness is derived, with its key, the settings of this privatizer and
-        the words that are drawn (:func:`textpriv.randomness.document_identity`): the same text under the same key, settings
-        and run key is released the same way again, and anything else independently. An observer of two releases learns
-        whether the text has changed between them; the statement says so. Needs ``keys`` for every document.
+        32 secret bytes. The same text under the same run key, key and settings is released the same way again, anything
+        else independently. So two releases show whether a text has changed; the statement says so. Needs ``keys`` for every
+        document.
     ledger : Ledger, optional
-        Counts every document before it is drawn, and keeps its randomness to release it the same way again.
-        Needs ``keys`` for every document: its name, or a :class:`textpriv.ledger.Document` that names its author, too.
+        Counts every document before it is drawn, and keeps its randomness to release it the same way again. Needs ``keys``
+        for every document: its name, or a :class:`textpriv.ledger.Document` that also names its author.
     language : str, optional
         A spaCy language code, for the tokenizer. Default: that of the index, or English.
     spans : SpanPolicy, optional
@@ -294,28 +293,22 @@ class Privatizer:
         self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None
     ) -> tuple[RawBatch, NDArray[np.int32]]:
         """Draw the spans and words of a batch: return the batch with its spans drawn, and word ids for its words."""
-        drawn_at = np.flatnonzero(batch.codes >= UNKNOWN)
-        in_context = self.mechanism.reads_context
-        drawn_offsets = np.searchsorted(drawn_at, batch.offsets)
-        ids, offsets = batch.codes[drawn_at], drawn_offsets
-        if in_context:  # draws then depend on all tokens, and so does a document's identity
+        is_word = batch.codes >= UNKNOWN
+        ids, offsets = batch.codes[is_word], np.append(0, np.cumsum(is_word))[batch.offsets]
+        if self.mechanism.reads_context:  # it is then given all tokens, not the words alone
             ids, offsets = self._in_context(batch), batch.offsets
-        own = [ids[first:last].astype("<i4").tobytes() for first, last in pairwise(offsets)]
-        contents, scopes = list(map(DocumentSpans, own)), list[Scopes]()
+        spans, scopes = None, list[Scopes]()
         if self.spans is not None:
             scopes = self._streams.scopes([None] * len(batch) if keys is None else keys)
-            contents = [
-                replace(each, content=framed(each.content) + of_words)
-                for each, of_words in zip(self.spans.documents(batch, scopes), own, strict=True)
-            ]
-        counts = np.diff(drawn_offsets).tolist()
-        streams = self._streams.of(counts, keys, contents, lambda: self.fingerprint)
+            spans = self.spans.documents(batch, scopes)
+        documents = _Documents(ids, offsets, spans)
+        streams = self._streams.of(documents, keys, lambda: self.fingerprint)
         if self.spans is not None:
             batch = self.spans.draw(batch, streams, scopes)
-        if keys is None and not in_context:  # all have one stream: they are drawn as one document
-            offsets, streams = offsets[[0, -1]], streams[:1]
+        if keys is None and not self.mechanism.reads_context:
+            offsets, streams = offsets[[0, -1]], streams[:1]  # of one stream: drawn as one document
         drawn = self.mechanism.sample_documents(ids, offsets, streams)
-        return batch, drawn[drawn_at] if in_context else drawn
+        return batch, drawn[ids >= UNKNOWN]
 
     def _in_context(self, batch: RawBatch) -> NDArray[np.int32]:
         """Return the ids of all tokens: words that are drawn, and symbols for what is released as it is."""
@@ -324,50 +317,63 @@ class Privatizer:
         ids[ids < UNKNOWN] = [symbols[text] for text in batch.strings]
         return ids
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # The reader has seen raw words, and the streams hold the run key: neither travels.
-        names = "mechanism", "policy", "seed", "language", "ledger", "spans"
-        own = {name: getattr(self, name) for name in names}
-        return {**own, "has_run_key": self._streams.has_run_key}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        plan = state.pop("spans")
-        is_shared = state["seed"] is not None or state["ledger"] is not None
-        if state.pop("has_run_key"):
+        if self._streams.has_run_key:
             raise TextprivError(
                 "a Privatizer with a run key does not travel between processes: the key is a secret. Make one there."
             )
-        if plan is not None and plan.policy.needs_person and not is_shared:
-            raise TextprivError(
-                "a law that draws once for a person would draw again in each process: make a Privatizer there, with the "
-                "same run key or ledger everywhere."
-            )
-        if plan is not None:
-            state |= {"spans": plan.policy, "detector": plan.detectors}
-        self.__init__(**state)  # type: ignore[misc]
+        options: dict[str, Any] = {"ledger": self.ledger, "language": self.language}
+        if self.spans is not None:
+            if self.spans.policy.needs_person and self.seed is None and self.ledger is None:
+                raise TextprivError(
+                    "a law that draws once for a person would draw again in each process: make a Privatizer there, with "
+                    "the same run key or ledger everywhere."
+                )
+            options |= {"spans": self.spans.policy, "detector": self.spans.detectors}
+        return partial(type(self), self.mechanism, self.policy, self.seed, **options), ()
 
     def __repr__(self) -> str:
         return f"Privatizer({self.mechanism!r}, {self.policy!r})"
+
+
+@dataclass(frozen=True)
+class _Documents:
+    """What is drawn of the documents of a batch. The random stream of each follows from it, and its charge in a ledger."""
+
+    ids: NDArray[np.int32]  # of all tokens that the mechanism is given
+    offsets: NDArray[np.int64]  # of each document in the ids
+    spans: Sequence[DocumentSpans] | None  # of each document, if texts are searched for spans
+
+    def content(self, number: int) -> bytes:
+        """Return all that is drawn of a document: ids and spans."""
+        of_words = self._ids_of(number).astype("<i4").tobytes()
+        return of_words if self.spans is None else framed(self.spans[number].content) + of_words
+
+    def charge(self, number: int, document: Document) -> Charge | None:
+        """Return what a ledger counts; None if nothing is drawn."""
+        words = int(np.count_nonzero(self._ids_of(number) >= UNKNOWN))
+        spans = DocumentSpans(b"") if self.spans is None else self.spans[number]
+        if not words and not spans.count:
+            return None
+        losses = spans.nats, spans.rho, spans.shared
+        return Charge(document, self.content(number), words, *losses)
+
+    def _ids_of(self, number: int) -> NDArray[np.int32]:
+        return self.ids[self.offsets[number] : self.offsets[number + 1]]
 
 
 class _DocumentStreams:
     """The random stream of each document: fresh, found from its key, or kept by a ledger.
 
     Two documents share a stream only if they have the same name, settings and words under the same run key.
-
-    Attributes
-    ----------
-    has_run_key : bool
-    repeats : bool
-        Whether a release may be repeated: with a run key or a seed, or once a document was released under a key.
-    terms : Terms, optional
-        By which the ledger counts.
     """
 
     def __init__(self, run_key: bytes | None, seed: int | None, ledger: Ledger | None) -> None:
         self.has_run_key = run_key is not None
+        # Whether a release may be repeated: also once a document was released under a key.
         self.repeats = run_key is not None or seed is not None
-        self.terms: Terms | None = None
+        self.terms: Terms | None = None  # by which the ledger counts
         self._ledger = ledger
         self._streams = KeyedStreams(run_key, seed=seed)
         # Laws that draw the same within a document or a person follow from the ledger's secret, if there is one.
@@ -375,59 +381,51 @@ class _DocumentStreams:
 
     def of(
         self,
-        words: list[int],
+        documents: _Documents,
         keys: Sequence[ReleaseKey | None] | None,
-        contents: list[DocumentSpans],
         settings: Callable[[], bytes],
     ) -> list[Stream]:
-        """The stream of each document, given the number of its words. A ledger is asked before anything is drawn."""
-        if self._ledger is not None:
-            return self._charged(self._ledger, words, keys, contents)
+        """Return the stream of each document. A ledger is asked before anything is drawn."""
         if keys is None and self.has_run_key:
             raise TextprivError(
                 "a run key repeats the draws of every document, so each document needs a key of its own: pass keys=."
             )
-        fresh = Stream()  # documents without a key read on from one
-        if keys is None:
-            return [fresh] * len(words)
-        streams = []
-        for key, content in zip(keys, contents, strict=True):
+        count = len(documents.offsets) - 1
+        named = zip(range(count), [None] * count if keys is None else keys, strict=True)
+        if self._ledger is not None:
+            return self._charged(self._ledger, documents, list(named))
+        fresh, streams = Stream(), []  # documents without a key read on from one stream
+        for number, key in named:
             if key is None or isinstance(key, Stream):
                 streams.append(key or fresh)
             else:
                 self.repeats = True
-                identity = document_identity(settings(), _name(key), content.content)
+                identity = document_identity(settings(), _name(key), documents.content(number))
                 streams.append(self._streams.stream(identity))
         return streams
 
     def _charged(
-        self,
-        ledger: Ledger,
-        words: list[int],
-        keys: Sequence[ReleaseKey | None] | None,
-        contents: list[DocumentSpans],
+        self, ledger: Ledger, documents: _Documents, named: list[tuple[int, ReleaseKey | None]]
     ) -> list[Stream]:
         """Charge the ledger for each document, and return the stream that it keeps for it."""
         assert self.terms is not None
-        streams = [Stream() for _ in words]
-        charges, counted = [], []
-        for number, key in enumerate(keys or [None] * len(words)):
+        charges = {}
+        for number, key in named:
             if key is None or isinstance(key, Stream):
                 raise LedgerError(
                     "a ledger counts by the names of documents: pass one for each as key= or keys=."
                 )
-            drawn = contents[number]
-            if words[number] or drawn.count:  # else nothing that is protected is released
-                document = key if isinstance(key, Document) else Document(key)
-                losses = drawn.nats, drawn.rho, drawn.shared
-                charges.append(Charge(document, drawn.content, words[number], *losses))
-                counted.append(number)
+            charge = documents.charge(number, key if isinstance(key, Document) else Document(key))
+            if charge is not None:
+                charges[number] = charge
+        counted = list(charges)
         try:
-            releases = ledger.charge_all(self.terms, charges)
+            releases = ledger.charge_all(self.terms, list(charges.values()))
         except LedgerError as error:
             if error.position is not None:
                 error.position = counted[error.position]
             raise
+        streams = [Stream() for _ in named]
         for number, release in zip(counted, releases, strict=True):
             streams[number] = release.stream()
         return streams

@@ -34,7 +34,6 @@ __all__ = [
 DocumentKey = str | int | bytes
 
 _ZEROS = memoryview(bytes(1 << 16))
-_FEW_BYTES = 1 << 12  # that the operating system gives in less time than a cipher is set up
 
 
 class RandomWords(Protocol):
@@ -61,8 +60,7 @@ class Stream:
     Parameters
     ----------
     key : bytes, optional
-        32 secret bytes, used for one document only. If left out, a few words at a time come from the operating system, and
-        from the first large request on from a fresh key. A forked process takes a key of its own.
+        32 secret bytes, used for one document only. Default: a fresh key, and another one in a forked process.
     """
 
     __slots__ = ("_encryptor", "_process")
@@ -73,12 +71,9 @@ class Stream:
 
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite a contiguous uint64 array with the next words of the stream."""
-        view = out.data.cast("B")
         if self._encryptor is None or self._process not in (None, os.getpid()):
-            if len(view) <= _FEW_BYTES:
-                view[:] = os.urandom(len(view))
-                return
             self._encryptor, self._process = _encryptor(os.urandom(32)), os.getpid()
+        view = out.data.cast("B")
         for start in range(0, len(view), len(_ZEROS)):
             part = view[start : start + len(_ZEROS)]
             self._encryptor.update_into(_ZEROS[: len(part)], part)
@@ -130,13 +125,7 @@ def as_stream(rng: RandomWords | np.random.Generator) -> RandomWords:
 
 
 def identity_bytes(identity: DocumentKey | np.integer[Any]) -> bytes:
-    """Return the bytes that stand for an identity; those of different types are never the same.
-
-    Raises
-    ------
-    TextprivError
-        For anything but text, bytes and whole numbers.
-    """
+    """Return the bytes that stand for text, bytes or a whole number; those of different types are never the same."""
     if isinstance(identity, bytes):
         return b"b" + identity
     if isinstance(identity, str):
@@ -156,25 +145,18 @@ def framed(content: bytes) -> bytes:
 def document_identity(settings: bytes, key: DocumentKey, content: bytes) -> bytes:
     """Return the identity of a document, from which its stream follows.
 
-    All three parts are needed. Documents of equal text have different keys and so independent streams. Two versions of one
-    document, or one document under two settings, have independent streams: under one stream two contents show where they
-    differ, and outputs occur together for one pair of originals that never occur together for another.
-
-    An identity cannot hide whether a document has changed: the same key, settings and content give the same output again.
+    The same identity gives the same output again, so it shows whether a document has changed. All three parts are needed:
+    under one stream two contents show where they differ, and outputs occur together for one pair of originals that never
+    occur together for another.
 
     Parameters
     ----------
     settings : bytes
         Fingerprint of mechanism, vocabulary, metric, policy, tokenizer, and the version of the algorithms.
     key : str, int or bytes
-        The name of the document.
+        The name of the document. Documents of equal text have different ones.
     content : bytes
         The ids of the words that are drawn, in order, and the spans.
-
-    Raises
-    ------
-    TextprivError
-        For a key of another type.
     """
     return framed(settings) + framed(identity_bytes(key)) + content
 
@@ -208,8 +190,7 @@ class KeyedStreams:
 
     Notes
     -----
-    A stream's key is BLAKE2b keyed with the run key over the identity (its type and its bytes), so two identities never
-    share a stream.
+    A stream's key is BLAKE2b, keyed with the run key, of the identity with its type. So no two identities share a stream.
     """
 
     def __init__(self, run_key: bytes | None = None, *, seed: int | None = None) -> None:

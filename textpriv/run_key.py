@@ -24,32 +24,17 @@ _BYTES = 32
 
 @dataclass
 class RunKey:
-    """A run key and its file.
+    """A run key and its file."""
 
-    Attributes
-    ----------
-    path : Path or None
-        None for a key from an environment variable.
-    secret : bytes
-        32 bytes.
-    fresh : bool
-        Whether the key is new and in no file yet.
-    """
-
-    path: Path | None
+    path: Path | None  # None for a key from an environment variable
     secret: bytes = field(repr=False)
-    fresh: bool
+    fresh: bool  # whether the key is new and in no file yet
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunKey:
-        """Read the key at a path, or draw one for it; :meth:`keep` writes it.
+        """Read the key at a path, as :func:`read_run_key` does, or draw one for it; :meth:`keep` writes it.
 
         ``env:NAME`` reads the environment variable NAME, 64 hexadecimal digits.
-
-        Raises
-        ------
-        CorpusError
-            If the file is no key, or others may read it.
         """
         if os.fspath(path).startswith("env:"):
             name = os.fspath(path).removeprefix("env:")
@@ -57,9 +42,8 @@ class RunKey:
                 raise CorpusError(
                     f"The environment variable {name} is not set: it must have the run key."
                 )
-            return cls(
-                None, _secret(given.encode(), f"The environment variable {name}"), fresh=False
-            )
+            secret = _secret(given.encode(), f"The environment variable {name}")
+            return cls(None, secret, fresh=False)
         place = Path(path).absolute()
         if os.path.lexists(place):
             return cls(place, read_run_key(place), fresh=False)
@@ -100,8 +84,7 @@ class RunKey:
             descriptor = os.open(self.path, os.O_WRONLY)
         except FileNotFoundError:
             return False
-        # Opened without truncation, so that the new bytes fall on the old ones.
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:  # not truncated: new bytes fall on the old ones
             file.write(os.urandom(_BYTES))
             flush(file)
         os.unlink(self.path)
@@ -110,13 +93,7 @@ class RunKey:
 
 
 def read_run_key(path: str | os.PathLike[str]) -> bytes:
-    """Return the key in a file.
-
-    Raises
-    ------
-    CorpusError
-        If there is none, it is no key, or others may read it.
-    """
+    """Return the key in a file; a CorpusError if there is none, it is no key, or others may read it."""
     try:
         # Without waiting: a pipe of this name would have nobody at its other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -40,19 +40,11 @@ class UnsoundWarning(UserWarning):
 
 
 class Together(NamedTuple):
-    """The loss of several draws: any set of outcomes is at most exp(epsilon) times as likely under other inputs, plus delta.
+    """The loss of several draws: outcomes are at most exp(epsilon) times as likely under other inputs, plus delta."""
 
-    Attributes
-    ----------
-    epsilon, delta : float
-        In nats, and 0 if the sum of the largest losses is the lesser bound.
-    total : float
-        The sum of the largest losses, which holds with a delta of 0.
-    """
-
-    epsilon: float
-    delta: float
-    total: float
+    epsilon: float  # in nats
+    delta: float  # 0 if the sum of the largest losses is the lesser bound
+    total: float  # this sum, which holds with a delta of 0
 
 
 @dataclass(frozen=True)
@@ -233,12 +225,13 @@ class PrivacyStatement:
     @property
     def for_whom(self) -> list[str]:
         """Sentences about the inputs that the bound covers, and how losses add up."""
+        if not self.by_distance:
+            return []
         lines = [f"{self.adjacency[:1].upper()}{self.adjacency[1:]}."]
-        if self.epsilon is None or not self.by_distance:
-            return lines if self.by_distance else []
-        lines.append(
-            "The factors of all changed words multiply, over a document and over all documents of a person."
-        )
+        if self.epsilon is not None:
+            lines.append(
+                "The factors of all changed words multiply, over a document and over all documents of a person."
+            )
         return [*lines, *self.documents]
 
     def _between_data_sets(self) -> list[str]:
@@ -306,13 +299,7 @@ class PrivacyStatement:
         lists = {name: list(value) for name, value in vars(self).items() if type(value) is tuple}
         figures = {name: _finite(value) for name, value in self.figures.items()}
         epsilon = "inf" if self.epsilon == math.inf else _finite(self.epsilon)
-        return {
-            **vars(self),
-            **lists,
-            "adjacency": str(self.adjacency),
-            "figures": figures,
-            "epsilon": epsilon,
-        }
+        return {**vars(self), **lists, "figures": figures, "epsilon": epsilon}
 
     def __str__(self) -> str:
         lines = wrap(f"{self.mechanism}: {self.verdict}", _WIDTH)

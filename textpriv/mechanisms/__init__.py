@@ -83,14 +83,11 @@ def default_name(index: Any) -> str:
     from textpriv.index.index import Index
     from textpriv.vocabulary.builtin import read_manifest
 
-    if not isinstance(index, Index):
+    if not isinstance(index, Index) or (index.model is None and index.language != "en"):
         return "tem"
-    if index.model is not None:
-        return "contextual"
-    if index.language != "en":
-        return "tem"
-    is_builtin = index.vocabulary.fingerprint() == read_manifest("en")["fingerprint"]
-    return "contextual" if is_builtin else "tem"
+    builtin = read_manifest("en")["fingerprint"]
+    has_model = index.model is not None or index.vocabulary.fingerprint() == builtin
+    return "contextual" if has_model else "tem"
 
 
 def default_mechanism(index: Any, epsilon: float) -> Mechanism:
@@ -112,6 +109,6 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'textpriv.mechanisms' has no attribute {name!r}")
-    value = getattr(import_module(f"textpriv.mechanisms.{_HOME[name]}"), name)
-    globals()[name] = value
+    module = import_module(f"textpriv.mechanisms.{_HOME[name]}")
+    value = globals()[name] = getattr(module, name)
     return value

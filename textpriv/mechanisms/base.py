@@ -231,14 +231,7 @@ class Mechanism(ABC):
             "settings": json.loads(json.dumps(self.settings(), default=_plain)),
         }
 
-    def _stated(
-        self,
-        title: str,
-        proof: str,
-        public: str,
-        *further: str,
-        **figures: float,
-    ) -> PrivacyStatement:
+    def _stated(self, title: str, proof: str, public: str, **figures: float) -> PrivacyStatement:
         """Return the statement ``P_w(y) <= exp(epsilon d(w, w')) P_w'(y)`` of one drawn word.
 
         Parameters
@@ -247,14 +240,15 @@ class Mechanism(ABC):
             As in :class:`PrivacyStatement`.
         public : str
             What must be public, and fixed before any private text was seen.
-        *further : str
-            Further assumptions.
         **figures : float
             ``worst_word_loss`` and ``unknown_word_loss``: the largest between any two words, unknown ones included, and
             with an unknown one, in nats. ``numerical_slack``: what rounding may add to them. Further figures.
         """
         index, worst, slack = self.index, figures["worst_word_loss"], figures["numerical_slack"]
         half, most = index.reference_distance, index.reference_distance_90
+        unknown = (
+            f"{self.name} has no closed form, so the statement cannot say how often names stay"
+        )
         return PrivacyStatement(
             mechanism=title,
             adjacency="any two words of the vocabulary, or one of them and an unknown word, in one place of the text",
@@ -267,7 +261,6 @@ class Mechanism(ABC):
                 f"{public} are public and were fixed before any private text was seen",
                 "the operating system's randomness is unpredictable and the run key stays secret",
                 "nobody who sees the output can observe timing or memory",
-                *further,
             ),
             not_protected=self._kept_names,
             figures={
@@ -278,13 +271,7 @@ class Mechanism(ABC):
                 "reference_loss_90": min(self.epsilon * most, worst) + slack,
                 **figures,
             },
-            notes=(
-                ()
-                if self.has_law
-                else (
-                    f"{self.name} has no closed form, so the statement cannot say how often names stay",
-                )
-            ),
+            notes=() if self.has_law else (unknown,),
         )
 
     @cached_property

@@ -344,13 +344,7 @@ class ContextualTEM(TEM):
     def context_weights(
         self, context: Sequence[int] | NDArray[np.integer] = ()
     ) -> NDArray[np.float64]:
-        """Return the prior of the next word after a released prefix, shape (V,).
-
-        Parameters
-        ----------
-        context : sequence of int
-            Released ids, oldest first; -2 - s for symbol number s.
-        """
+        """Return the prior of the next word, shape (V,), after released ids, oldest first; -2 - s for symbol number s."""
         share, words, weights = self._after(context)
         found: NDArray[np.float64] = share * self.measure.weights
         np.add.at(found, words, weights)

@@ -80,9 +80,8 @@ class Madlib(Mechanism):
     def nearest(self, points: NDArray[np.float64]) -> NDArray[np.int32]:
         """Return the id of the nearest word to each point, shape (q,), by the chosen search; points are in grid steps."""
         if self.search == "hnsw":
-            found, _ = self.index.graph.knn_query(
-                (points * self.index.unit).astype(np.float32), k=1
-            )
+            queries = (points * self.index.unit).astype(np.float32)
+            found, _ = self.index.graph.knn_query(queries, k=1)
             return found[:, 0].astype(np.int32)
         # Rounded points have whole products with the grid, exact in float64: ties are ties, and go to the lower id.
         rounded = np.rint(np.clip(points, -_FARTHEST, _FARTHEST) * _FINER)
@@ -100,16 +99,17 @@ class Madlib(Mechanism):
         """The guarantee of one drawn word."""
         squares = np.square(self.index.points.astype(np.float64)).sum(axis=1)
         unknown = self.epsilon * float(self.index.length(squares.max()))
-        return self._stated(
+        stated = self._stated(
             f"Madlib (epsilon {self.epsilon:g}, search {self.search})",
             "density exp(-epsilon |z|), then post-processing: Feyisetan et al. 2020",
             "words, vectors and metric",
-            "noise in 64-bit floating point behaves as real-valued noise (only a word leaves, never the noisy vector)",
             worst_word_loss=max(self.epsilon * self.index.diameter_bound, unknown),
             unknown_word_loss=unknown,
             numerical_slack=1e-8,
             mean_noise=self.index.points.shape[1] / self.epsilon,
         )
+        rounded = "noise in 64-bit floating point behaves as real-valued noise (only a word leaves, never the noisy vector)"
+        return stated.extended(assumptions=(rounded,))
 
 
 def noise(random: NDArray[np.uint64], dimensions: int) -> NDArray[np.float64]:

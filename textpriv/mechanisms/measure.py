@@ -36,9 +36,7 @@ WORDS = 4  # random words of one attempt
 _MOST = 64  # attempts of a round
 _GUIDED = 50  # low bits of a part that the guide to a measure leaves out
 _TOGETHER = 1 << 14  # tokens whose random words are in memory at a time
-_FLOOR = (
-    2.0**-40
-)  # the least probability of a word: fewer parts would round by more than 2^-23 of themselves
+_FLOOR = 2.0**-40  # least probability of a word: fewer parts round by more than 2^-23 of themselves
 
 
 class MeasureTables(NamedTuple):

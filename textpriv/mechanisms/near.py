@@ -66,10 +66,8 @@ class Decay(NamedTuple):
         """Return the decay at a rate, truncated at the first whole step from gamma up."""
         root = index.space != "manhattan"
         steps = gamma / index.unit
-        most = np.iinfo(np.int32).max
-        return cls(
-            t * index.unit, min(math.ceil(min(steps * steps if root else steps, most)), most), root
-        )
+        cap = math.ceil(min(steps * steps if root else steps, np.iinfo(np.int32).max))
+        return cls(t * index.unit, cap, root)
 
 
 @njit
@@ -100,15 +98,11 @@ class Rows(NamedTuple):
     block: int  # words of a block
     ids: NDArray[np.int32]  # (V, k): listed words, nearest first
     steps: NDArray[np.int32]  # their distances
-    ends: NDArray[
-        np.uint64
-    ]  # (V, k): running sums of their whole parts; the rest of 2^62 is all others'
+    ends: NDArray[np.uint64]  # running sums of their whole parts; the rest of 2^62 is all others'
     scale: NDArray[np.float64]  # parts of a weight of 1
     tail: NDArray[np.float64]  # a proposal is accepted with its decay times this
     block_row: NDArray[np.int32]  # row of blocks of a word that is drawn by them, else -1
-    blocks: NDArray[
-        np.uint64
-    ]  # (m, B): running sums of whole parts of blocks, without listed words
+    blocks: NDArray[np.uint64]  # (m, B): running sums of parts of blocks, without listed words
 
 
 class NearTables:
@@ -132,9 +126,8 @@ class NearTables:
             block_row=np.full(size, -1, np.int32),
             blocks=np.empty((0, math.ceil(size / block)), np.uint64),
         )
-        quantiles = (np.arange(_PROBES, dtype=np.uint64) * 2 + 1) * np.uint64(
-            PARTS // (2 * _PROBES)
-        )
+        odd = np.arange(1, 2 * _PROBES, 2, dtype=np.uint64)
+        quantiles = odd * np.uint64(PARTS // (2 * _PROBES))
         self._probes = np.searchsorted(measure.cumulative, quantiles, side="right")
         self._ready = np.zeros(size, dtype=np.bool_)
         self._lock = Lock()

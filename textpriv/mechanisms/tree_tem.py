@@ -377,14 +377,10 @@ class TreeTEM(Mechanism):
         names, (looked, shares) = self.index.names, self.index.separated
         if not looked:
             return ()
-        shown = _spread(np.arange(len(shares)), len(names) or _SHOWN)
         parts = []
-        for at in shown:
-            level = (
-                f"the level {names[at]!r}"
-                if names
-                else f"height {at_most(self.index.heights[at], 3)}"
-            )
+        for at in _spread(np.arange(len(shares)), len(names) or _SHOWN):
+            height = f"height {at_most(self.index.heights[at], 3)}"
+            level = f"the level {names[at]!r}" if names else height
             parts.append(f"{100 * shares[at]:.0f} % are outside its group of {level}")
         return (
             "The promise is by the tree's distance, which may part words that are close by their vectors: of the ten "
@@ -415,8 +411,7 @@ class TreeTEM(Mechanism):
 def _spread(values: NDArray[np.integer], most: int) -> list[int]:
     """Return values, or so many of them from the first to the last."""
     at = np.linspace(0, len(values) - 1, min(most, len(values))).astype(int)
-    chosen: list[int] = values[at].tolist()
-    return chosen
+    return list(map(int, values[at]))
 
 
 def _with_odds(tree: Tree, odds: Mapping[str, float]) -> Tree:

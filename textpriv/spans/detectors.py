@@ -85,7 +85,8 @@ _PHONE_DIGITS = 7, 15  # as few as in a local number, as many as in ITU-T E.164
 class Detector(Protocol):
     """Finds spans: for each text kinds and offsets.
 
-    Each text is looked at by itself: what is found in one must not depend on another, nor on the batch.
+    Each text is looked at by itself: what is found in one must not depend on another, nor on the batch. An attribute
+    ``finds_no``, such as "names", is optional: the statement then says that the detector finds no such spans.
     """
 
     def detect(self, texts: Sequence[str]) -> Iterable[Iterable[Span]]:
@@ -100,6 +101,7 @@ class RegexDetector:
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = {kind: re.compile(pattern) for kind, pattern in patterns.items()}
+        self.finds_no = f"kinds but {', '.join(patterns)}"
 
     def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
         """Yield the spans of each text."""
@@ -125,6 +127,8 @@ class PatternDetector:
     region : str
         The country (ISO 3166) whose phone numbers are found without a code of the country.
     """
+
+    finds_no = "names"
 
     def __init__(self, region: str = "US") -> None:
         self._region = region
@@ -256,6 +260,7 @@ class PresidioDetector:
         self, analyzer: Any = None, *, language: str = "en", threshold: float = 0.3
     ) -> None:
         self._analyzer = _pattern_analyzer(language) if analyzer is None else analyzer
+        self.finds_no = "names" if analyzer is None else ""
         self._language, self._threshold = language, threshold
 
     def detect(self, texts: Sequence[str]) -> list[list[Span]]:

@@ -21,7 +21,7 @@ from textpriv.errors import SpanError, TextprivError, at_position
 from textpriv.ledger import Shared
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.randomness import Stream, framed
-from textpriv.spans.detectors import Detector, PatternDetector
+from textpriv.spans.detectors import Detector
 from textpriv.spans.laws.base import WHOSE, Scopes
 from textpriv.spans.laws.surrogates import Mask
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
@@ -74,13 +74,8 @@ class SpanPlan:
 
     def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return the statement of words and spans together, which names the detectors."""
-        named = [
-            "PatternDetector, which finds no names"
-            if isinstance(each, PatternDetector)
-            else type(each).__name__
-            for each in self.detectors
-        ]
-        found = f"Spans were found by: {'; '.join(named) or 'labels that came with the texts'}"
+        named = "; ".join(map(_named, self.detectors)) or "labels that came with the texts"
+        found = f"Spans were found by: {named}"
         return self.policy.extend(statement).extended(notes=(found,))
 
     @cached_property
@@ -205,6 +200,12 @@ class SpanPlan:
         return replace(batch, strings=strings)
 
 
+def _named(detector: Detector) -> str:
+    """Name a detector, and what it says that it cannot find."""
+    missing = getattr(detector, "finds_no", "")
+    return type(detector).__name__ + (f", which finds no {missing}" if missing else "")
+
+
 def _spans_of(batch: RawBatch) -> Iterator[tuple[int, int]]:
     """The range of each document in the spans of the batch."""
     before = np.concatenate([[0], np.cumsum(batch.codes <= SPAN)])
@@ -245,16 +246,13 @@ def _joined(pieces: RawBatch, spans_of: NDArray[np.int64], codes: NDArray[np.int
     followed = np.ones(len(pieces), dtype=np.bool_)
     followed[last - 1] = False
     at = pieces.offsets[1:][followed]
-    undrawn = np.concatenate([[0], np.cumsum(pieces.codes < UNKNOWN)])[at].tolist()
-    strings, end = [], 0
-    for place in undrawn:
-        strings += [*pieces.strings[end:place], MASK]
-        end = place
+    undrawn = np.concatenate([[0], np.cumsum(pieces.codes < UNKNOWN)])[at]
+    strings = np.insert(np.array(pieces.strings, dtype=object), undrawn, MASK)
     offsets = pieces.offsets[np.concatenate([[0], last])]
     offsets[1:] += np.cumsum(spans_of)
     return replace(
         pieces,
         codes=np.insert(pieces.codes, at, codes),
         offsets=offsets,
-        strings=strings + pieces.strings[end:],
+        strings=strings.tolist(),
     )

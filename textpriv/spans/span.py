@@ -1,4 +1,4 @@
-"""Spans of a text, by kind and offsets: read from labels, checked, freed of overlaps, and carried to the private text.
+"""Spans of a text, by kind and offsets: read from labels, checked, and freed of overlaps.
 
 Offsets count characters (code points). Empty spans are left out, and a boundary between a letter and its combining marks
 moves outwards. Spans that their law cannot read are as if not found. Of those that overlap the longest stays, of equal
@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from textpriv.errors import SpanError
 
-if TYPE_CHECKING:
-    from textpriv.tokenization.batches import RawBatch
-    from textpriv.tokenization.detokenizer import PrivateTokens
-
-__all__ = ["ReadSpan", "Span", "checked", "moved_spans", "read_labels", "without_overlaps"]
+__all__ = ["ReadSpan", "Span", "checked", "read_labels", "without_overlaps"]
 
 _MARKS = {"Mn", "Mc", "Me"}
 _LABELS = '[{"start": 0, "end": 4, "label": "PERSON"}], or [[0, 4, "PERSON"]]'
@@ -97,26 +93,3 @@ def without_overlaps(spans: Sequence[ReadSpan], size: int) -> list[ReadSpan]:
             taken[span.start : span.end] = b"\1" * (span.end - span.start)
             left.append(span)
     return sorted(left)
-
-
-def moved_spans(raw: RawBatch, private: Sequence[PrivateTokens]) -> Iterator[dict[str, Any]]:
-    """Yield each span of a batch with its offsets in the raw and in the private text, to carry annotations over.
-
-    Old offsets reveal the private text: they are the owner's, and go into no release.
-    """
-    assert raw.spans is not None
-    before = iter(raw.spans.offsets.tolist())
-    for document, tokens in enumerate(private):
-        kinds, end = tokens.spans, 0
-        for number, (word, space) in enumerate(zip(tokens.words, tokens.spaces, strict=True)):
-            start, end = end, end + len(word) + space
-            if number in kinds:
-                first, last = next(before)
-                yield {
-                    "document": document,
-                    "kind": kinds[number],
-                    "start": first,
-                    "end": last,
-                    "private_start": start,
-                    "private_end": start + len(word),
-                }

@@ -8,9 +8,11 @@ import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +21,13 @@ from textpriv.ledger import Document, Ledger, Terms
 from textpriv.mechanisms import TEM
 from textpriv.privatizer import CHANGED, Privatizer
 from textpriv.randomness import KeyedStreams
-from textpriv.spans.detectors import PATTERN_KINDS, PatternDetector, RegexDetector
+from textpriv.spans.detectors import (
+    PATTERN_KINDS,
+    PatternDetector,
+    PresidioDetector,
+    RegexDetector,
+    SpacyDetector,
+)
 from textpriv.spans.laws.base import Scopes
 from textpriv.spans.laws.dates import DateShift
 from textpriv.spans.laws.numbers import Number
@@ -296,9 +304,8 @@ def test_a_plan_travels_between_processes_but_not_without_its_key(mechanism):
     copy = pickle.loads(pickle.dumps(seeded))
     text, key = "Smith 1 2020-01-02", Document("a", "ann")
     assert copy.privatize(text, key) == seeded.privatize(text, key)
-    packed = pickle.dumps(Privatizer(mechanism, spans=OF_PERSONS, detector=PERSONAL))
     with pytest.raises(TextprivError, match="in each process"):
-        pickle.loads(packed)
+        pickle.dumps(Privatizer(mechanism, spans=OF_PERSONS, detector=PERSONAL))
 
 
 # Spans by themselves
@@ -378,9 +385,40 @@ def test_one_account_counts_words_and_spans(mechanism, tmp_path):
     assert ledger.spent(document="b").nats == pytest.approx(1.4, abs=1e-5)
 
 
-def test_a_statement_names_the_detectors(mechanism):
-    policy = SpanPolicy.preset("chat")
-    alone = Privatizer(mechanism, spans=policy, detector=PatternDetector()).statement
-    assert "Spans were found by: PatternDetector, which finds no names" in alone.notes
-    labelled = Privatizer(mechanism, spans=policy).statement
-    assert "Spans were found by: labels that came with the texts" in labelled.notes
+class NumberBlind(Missing):
+    """A detector that says what it cannot find."""
+
+    finds_no = "numbers"
+
+
+def of_rules():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler")
+    return SpacyDetector(nlp)
+
+
+def presidio(**options):
+    pytest.importorskip("presidio_analyzer")
+    return PresidioDetector(**options)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (PatternDetector, "PatternDetector, which finds no names"),
+        (
+            lambda: RegexDetector({"A": "a", "B": "b"}),
+            "RegexDetector, which finds no kinds but A, B",
+        ),
+        (of_rules, "SpacyDetector"),
+        (presidio, "PresidioDetector, which finds no names"),
+        (lambda: presidio(analyzer=SimpleNamespace()), "PresidioDetector"),
+        (Missing, "Missing"),
+        (NumberBlind, "NumberBlind, which finds no numbers"),
+        (lambda: [Missing(), NumberBlind()], "Missing; NumberBlind, which finds no numbers"),
+        (lambda: None, "labels that came with the texts"),
+    ],
+)
+def test_a_statement_says_what_the_detectors_cannot_find(mechanism, make, named):
+    private = Privatizer(mechanism, spans=SpanPolicy.preset("chat"), detector=make())
+    assert f"Spans were found by: {named}" in private.statement.notes

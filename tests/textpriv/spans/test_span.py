@@ -1,4 +1,4 @@
-"""Spans are read, checked against their text, freed of overlaps by one rule, and carried to the private text."""
+"""Spans are read, checked against their text, and freed of overlaps by one rule."""
 
 from __future__ import annotations
 
@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 from textpriv.errors import SpanError
 from textpriv.mechanisms import TEM
 from textpriv.privatizer import Privatizer
-from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.numbers import Number
 from textpriv.spans.laws.surrogates import Mask
 from textpriv.spans.policy import SpanPolicy
-from textpriv.spans.span import (
-    ReadSpan,
-    checked,
-    moved_spans,
-    read_labels,
-    without_overlaps,
-)
+from textpriv.spans.span import ReadSpan, checked, read_labels, without_overlaps
 
 
 @pytest.fixture(scope="module")
@@ -121,29 +114,3 @@ def test_labels_are_read_from_json_and_lists_and_nothing_else():
         with pytest.raises(SpanError, match="expected") as caught:
             read_labels(wrong)
         assert "secret" not in str(caught.value)
-
-
-# Offsets
-
-
-@given(
-    st.lists(
-        st.lists(st.sampled_from(["w0", "XYZ", "Ann", ", ", " ", "(", "\u0130d", "\n\n", "é"])).map(
-            "".join
-        ),
-        min_size=1,
-        max_size=3,
-    )
-)
-def test_offsets_lead_from_each_span_to_its_surface(three_points, texts):
-    policy = SpanPolicy({"CODE": Mask("CODE"), "NAME": Mask("N")})
-    detector = RegexDetector({"CODE": "[A-Z]{2,}", "NAME": "Ann|\u0130d"})
-    private = Privatizer(TEM(three_points, 0.8), spans=policy, detector=detector)
-    raw = private.read_batch(texts)
-    released = private.release(raw)
-    rows = list(moved_spans(raw, released))
-    assert [texts[row["document"]][row["start"] : row["end"]] for row in rows] == raw.spans.texts
-    surfaces = {"CODE": "[CODE]", "NAME": "[N]"}
-    for row in rows:
-        text = released[row["document"]].text
-        assert text[row["private_start"] : row["private_end"]] == surfaces[row["kind"]]

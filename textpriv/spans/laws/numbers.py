@@ -110,12 +110,10 @@ class TwoSidedGeometric:
 
     def _decide(self, coin: int, drawn: int, stream: RandomWords) -> bool:
         """A coin whose first words are those of its probability: read on."""
-        more = np.empty(1, dtype=np.uint64)
         words = 1
         while True:
-            stream.fill(more)
             words += 1
-            drawn = (drawn << _WORD) | int(more[0])
+            drawn = (drawn << _WORD) | int(stream.words(1)[0])
             expected = self._expansion(coin, words)
             if drawn != expected:
                 return drawn < expected

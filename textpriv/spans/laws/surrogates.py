@@ -14,7 +14,6 @@ import re
 import threading
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from importlib import import_module
 from string import ascii_lowercase, ascii_uppercase, digits
@@ -48,13 +47,9 @@ class _StreamRandom(random.Random):
         super().__init__(0)
         self._stream = stream
 
-    def seed(self, a: Any = None, version: int = 2) -> None:
-        """Do nothing: the stream has its key."""
-
     def getrandbits(self, k: int, /) -> int:
         """Return a uniform whole number of k bits."""
-        words = np.empty(-(-k // 64), dtype="<u8")
-        self._stream.fill(words)
+        words = self._stream.words(-(-k // 64)).astype("<u8")
         return int.from_bytes(words.tobytes(), "little") >> (-k % 64)
 
     def random(self) -> float:
@@ -111,11 +106,12 @@ class _RedrawnLaw(SpanLaw):
 
     def _claim(self, law: str, visible: Sequence[str] = ()) -> SpanClaim:
         law += f", consistent within a {self.scope}" if self.scope else ", resampled for each span"
-        claim = SpanClaim(law, 0.0, "span", 0.0, not_protected=tuple(visible))
-        if self.scope is None:
-            return claim
-        equal = f"which of a {self.scope} are equal, apart from case, blanks, marks and prefixes"
-        return replace(claim, not_protected=(*visible, equal))
+        if self.scope is not None:
+            equal = (
+                f"which of a {self.scope} are equal, apart from case, blanks, marks and prefixes"
+            )
+            visible = [*visible, equal]
+        return SpanClaim(law, 0.0, "span", 0.0, not_protected=tuple(visible))
 
 
 def _pattern(values: Sequence[Any]) -> list[int]:
@@ -366,10 +362,8 @@ class Identifier(_RedrawnLaw):
 
     def claim(self) -> SpanClaim:
         """A loss of 0; the format is visible."""
-        law, visible = (
-            "identifier of the same format",
-            ["the places of their digits, letters and marks"],
-        )
+        law = "identifier of the same format"
+        visible = ["the places of their digits, letters and marks"]
         if self._prefixes:
             visible[0] += ", and which prefix of a public list they have"
         if self.check:

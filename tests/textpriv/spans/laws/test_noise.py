@@ -62,10 +62,13 @@ def test_a_tie_is_decided_by_further_digits():
 
     class Tied:
         def __init__(self, after):
-            self.words = iter([2**64 - 1, 2**64 - 1, first, 2**64 - 1, 2**64 - 1, *after])
+            self.given = iter([2**64 - 1, 2**64 - 1, first, 2**64 - 1, 2**64 - 1, *after])
 
         def fill(self, out):
-            out.ravel()[:] = np.array([next(self.words) for _ in range(out.size)], dtype=np.uint64)
+            out.ravel()[:] = self.words(out.size)
+
+        def words(self, count):
+            return np.array([next(self.given) for _ in range(count)], dtype=np.uint64)
 
     assert noise.draw(1, Tied([following - 1])).tolist() == [2]
     assert noise.draw(1, Tied([following + 1])).tolist() == [1]
