@@ -71,7 +71,7 @@ class Documents:
     @classmethod
     def read(cls, texts: Sequence[str], labels: Sequence[Any], vocabulary: Vocabulary) -> Documents:
         """Read texts over a vocabulary; symbols are left out."""
-        ids, offsets = token_ids(texts, vocabulary.words, vocabulary.language or "en")
+        ids, offsets = token_ids(texts, vocabulary)
         kept = ids >= UNKNOWN
         ends = np.concatenate([[0], np.cumsum(kept)])[offsets]
         return cls(ids[kept], ends, np.asarray(labels))

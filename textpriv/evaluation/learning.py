@@ -158,8 +158,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         index = self.mechanism.index
         if isinstance(documents, csr_matrix):
             return documents
-        ids, offsets = token_ids(documents, index.vocabulary.words, index.language or "en")
-        return count_matrix(ids, offsets, len(index))
+        return count_matrix(*token_ids(documents, index.vocabulary), len(index))
 
 
 class _Originals:
