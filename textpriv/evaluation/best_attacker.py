@@ -75,13 +75,8 @@ class PublicText(NamedTuple):
             )
         counted = [each for number, each in enumerate(read) if number % 5]
         model = NGrams.from_ids(np.concatenate(counted), _offsets(counted), len(index))
-        attacked, total = [], 0
-        for each in read[::5]:
-            attacked.append(each[: _ATTACKED - total])
-            total += len(attacked[-1])
-            if total >= _ATTACKED:
-                break
-        return cls(model, np.concatenate(attacked), _offsets(attacked))
+        attacked, ends = np.concatenate(read[::5]), _offsets(read[::5])
+        return cls(model, attacked[:_ATTACKED], np.unique(ends.clip(max=_ATTACKED)))
 
     @property
     def digests(self) -> list[str]:
