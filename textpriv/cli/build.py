@@ -81,7 +81,7 @@ class BuildOptions(Options):
         model, texts = None, public_texts(self.text, self.text_column)
         if texts is not None:
             with waiting("counting the language model"):
-                model = NGrams.count(texts, words, language=words.language or "en")
+                model = NGrams.count(texts, words)
         return Index.build(words, self.space, model=model, progress=shown)
 
 

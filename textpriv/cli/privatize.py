@@ -318,7 +318,7 @@ def decode(
     documents, columns = rewrite_file(plan, target, decoder.texts)
     statement = decoder.statement.with_columns(columns)
     if as_json:
-        measured = {**recovery.to_dict(), "measured_on": f"words {origin}"}
+        measured = {**recovery._asdict(), "measured_on": f"words {origin}"}
         told = {"output": target, "documents": documents, "recovery": measured}
         print_json({**told, "statement": statement.to_dict()})
         return

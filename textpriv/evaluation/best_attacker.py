@@ -20,7 +20,7 @@ from textpriv.evaluation.context_recovery import Candidates, context_posterior
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.index.index import Index
-from textpriv.language.ngrams import SYMBOLS, NGrams, token_ids
+from textpriv.language.ngrams import NGrams, token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
 from textpriv.randomness import KeyedStreams
 
@@ -67,23 +67,16 @@ class PublicText(NamedTuple):
         TextprivError
             For fewer than five texts with words.
         """
-        ids, offsets = token_ids(texts, index.vocabulary.words, index.language or "en")
+        ids, offsets = token_ids(texts, index.vocabulary)
         read = [each for each in np.split(ids, offsets[1:-1]) if len(each)]
         if len(read) < 5:
             raise TextprivError(
                 f"the context attacker needs at least 5 public texts; got {len(read)}. Give more."
             )
         counted = [each for number, each in enumerate(read) if number % 5]
-        model = NGrams.from_ids(
-            np.concatenate(counted), _offsets(counted), len(index), symbols=SYMBOLS
-        )
-        attacked, total = [], 0
-        for each in read[::5]:
-            attacked.append(each[: _ATTACKED - total])
-            total += len(attacked[-1])
-            if total >= _ATTACKED:
-                break
-        return cls(model, np.concatenate(attacked), _offsets(attacked))
+        model = NGrams.from_ids(np.concatenate(counted), _offsets(counted), len(index))
+        attacked, ends = np.concatenate(read[::5]), _offsets(read[::5])
+        return cls(model, attacked[:_ATTACKED], np.unique(ends.clip(max=_ATTACKED)))
 
     @property
     def digests(self) -> list[str]:

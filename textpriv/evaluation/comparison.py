@@ -33,23 +33,10 @@ __all__ = ["Comparison", "Documents", "Task", "compare", "interval"]
 
 _BOOTSTRAPS = 400
 CLEAR, COMMON_ONLY = "clear text", "commonest words only"
-_COLUMNS = [
-    "mechanism",
-    "asked",
-    "epsilon",
-    "alone",
-    "context",
-    "accuracy",
-    "low",
-    "high",
-    "channel",
-    "channel_low",
-    "channel_high",
-    "perplexity",
-    "cosine",
-    "kept",
-    "words_per_second",
-]
+_COLUMNS = (
+    "mechanism asked epsilon alone context accuracy low high channel channel_low channel_high perplexity cosine kept "
+    "words_per_second"
+).split()
 
 
 @dataclass(frozen=True)
@@ -71,7 +58,7 @@ class Documents:
     @classmethod
     def read(cls, texts: Sequence[str], labels: Sequence[Any], vocabulary: Vocabulary) -> Documents:
         """Read texts over a vocabulary; symbols are left out."""
-        ids, offsets = token_ids(texts, vocabulary.words, vocabulary.language or "en")
+        ids, offsets = token_ids(texts, vocabulary)
         kept = ids >= UNKNOWN
         ends = np.concatenate([[0], np.cumsum(kept)])[offsets]
         return cls(ids[kept], ends, np.asarray(labels))
@@ -107,17 +94,14 @@ class Task:
         if len(np.unique(self.train.labels)) > 2:
             model = needs("sklearn.multiclass").OneVsRestClassifier(model)
         model.fit(self.train.counts(words, ids).log1p(), self.train.labels)
-        found: NDArray[np.bool_] = (
-            model.predict(self.test.counts(words).log1p()) == self.test.labels
-        )
-        return found
+        guess = model.predict(self.test.counts(words).log1p())
+        return np.asarray(guess == self.test.labels)
 
     def right_by_channel(self, mechanism: Mechanism, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
         """:meth:`right` for :class:`ChannelClassifier`."""
         words = len(mechanism.index)
         model = ChannelClassifier(mechanism).fit(self.train.counts(words, ids), self.train.labels)
-        found: NDArray[np.bool_] = model.predict(self.test.counts(words)) == self.test.labels
-        return found
+        return np.asarray(model.predict(self.test.counts(words)) == self.test.labels)
 
 
 class Comparison(DataFrame):
@@ -183,11 +167,6 @@ def compare(
         documents); channel, channel_low, channel_high (of :class:`ChannelClassifier`); perplexity; cosine (between the
         vectors of a content word and of its output); kept (share of unchanged words); words_per_second. Clear text comes
         first, and the commonest words with all others deleted.
-
-    Raises
-    ------
-    TextprivError
-        Without scikit-learn.
     """
     named = mechanisms if isinstance(mechanisms, Mapping) else {repr(m): m for m in mechanisms}
     first = next(iter(named.values()))
@@ -235,8 +214,7 @@ class _Measured:
 
     @cached_property
     def _judge(self) -> NGrams:
-        judge = self.task.judge or general_english(self.vocabulary.words)
-        return judge.words_only()
+        return (self.task.judge or general_english(self.vocabulary.words)).words_only()
 
     @cached_property
     def _content(self) -> NDArray[np.bool_]:

@@ -69,8 +69,6 @@ class Candidates:
         """
         law = Law(mechanism)
         size = len(law)
-        if count < 1:
-            raise TextprivError(f"the number of candidates is at least 1; got {count}.")
         if len(prior) != size + 1:
             raise TextprivError(
                 f"the model knows {len(prior) - 1:,} words, and the mechanism {size:,}. Use one vocabulary."
@@ -109,13 +107,11 @@ class Candidates:
         """
         drawn = released >= 0
         at = np.searchsorted(self.outputs, released[drawn])
-        count = self.words.shape[1]
+        words, count = self.words[at], self.words.shape[1]
         tokens = np.full((len(released) + 1, count), model.start, np.int32)
-        law = np.zeros((len(released) + 1, count + 1))
-        law[0, 0] = 1.0
         tokens[1:] = model.of_ids(released)[:, None]
-        law[1:, 0] = 1.0
-        words = self.words[at]
+        law = np.zeros((len(released) + 1, count + 1))
+        law[:, 0] = 1.0
         given = np.column_stack([self.law[at], self.rest[at]])
         if self.mechanism.reads_context:
             given[:, :-1] = self.mechanism.emissions(released, words)  # type: ignore[attr-defined]
@@ -193,7 +189,5 @@ def _check(released: NDArray[np.integer], candidates: Candidates, model: NGrams)
         raise TextprivError(
             f"the model knows {model.size:,} words, and the mechanism {size:,}. Use one vocabulary."
         )
-    if (released == UNKNOWN).any() or not np.isin(
-        released[released >= 0], candidates.outputs
-    ).all():
+    if not (np.isin(released, candidates.outputs) | (released < UNKNOWN)).all():
         raise TextprivError("a released word has no candidates. Leave out what was not drawn.")

@@ -7,8 +7,8 @@ often right: :func:`expected_recovery` measures how often.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +44,6 @@ class Decoder:
         A public model over the same vocabulary.
     count : int
         Candidates for each private word. Time grows with its square.
-
-    Raises
-    ------
-    TextprivError
     """
 
     def __init__(self, privatizer: Privatizer, model: NGrams, *, count: int = 32) -> None:
@@ -91,8 +87,7 @@ class Decoder:
         return likeliest_words(outputs, offsets, self._candidates, self.model)
 
 
-@dataclass(frozen=True)
-class Recovery:
+class Recovery(NamedTuple):
     """Recovery by decoding, measured on public text.
 
     Attributes
@@ -109,10 +104,6 @@ class Recovery:
     kept: float
     restored: float
     content_restored: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the four figures."""
-        return asdict(self)
 
 
 def expected_recovery(

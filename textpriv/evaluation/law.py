@@ -18,6 +18,7 @@ from textpriv.vocabulary.vocabulary import Prior
 __all__ = ["Law"]
 
 _CELLS = 1 << 23  # of the matrix held at a time
+_KEPT, _MOST = 0.99, 512  # probability and number of a word's likeliest outputs
 
 
 class Law:
@@ -84,45 +85,29 @@ class Law:
         for start in range(0, count, step):
             yield slice(start, min(start + step, count))
 
-    def sparse_rows(
-        self, kept: float = 0.99, most: int = 512
-    ) -> tuple[csr_matrix, NDArray[np.float64]]:
-        """The likeliest outputs of every word, shape (V, V), and how often each word comes out beside them, shape (V,).
-
-        Parameters
-        ----------
-        kept : float
-            Probability that the outputs of a word have together, in (0, 1].
-        most : int
-            Largest number of them.
-        """
+    def sparse_rows(self) -> tuple[csr_matrix, NDArray[np.float64]]:
+        """The likeliest outputs of every word, shape (V, V), and how often each word comes out beside them, shape (V,)."""
         blocks, others = [], np.zeros(len(self))
         for some in self._parts(len(self)):
             rows = self.rows(np.arange(len(self))[some])
-            top = np.argpartition(-rows, min(most, len(self)) - 1, axis=1)[:, :most]
+            top = np.argpartition(-rows, min(_MOST, len(self)) - 1, axis=1)[:, :_MOST]
             values = np.take_along_axis(rows, top, axis=1)
             order = np.argsort(-values, axis=1)
             top = np.take_along_axis(top, order, axis=1)
             values = np.take_along_axis(values, order, axis=1)
             # An output is kept if those before it do not have enough.
             before = np.cumsum(values, axis=1, dtype=np.float64) - values
-            row, column = np.nonzero(before < kept)
+            row, column = np.nonzero(before < _KEPT)
             shape = (len(rows), len(self))
             blocks.append(csr_matrix((values[row, column], (row, top[row, column])), shape=shape))
             others += self.prior[some] @ rows - blocks[-1].T @ self.prior[some]
         return csr_matrix(vstack(blocks)), np.maximum(others, 0.0)
 
     def draws(self, ids: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int32]:
-        """Draw an output for each word, so that under one seed few draws move when the mechanism moves a little.
+        """Draw an output for each word, or ``UNKNOWN``; under one seed few draws move when the mechanism moves a little.
 
         The output whose exponential clock over its probability is least comes out. A search over epsilon needs this; use
         ``mechanism.sample`` to draw many words.
-
-        Parameters
-        ----------
-        ids : ndarray of int, shape (T,)
-            -1 for a word outside the vocabulary.
-        rng : numpy.random.Generator
         """
         drawn = np.empty(len(ids), dtype=np.int32)
         order = np.argsort(ids, kind="stable")  # places of one word share its row

@@ -168,8 +168,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
             raise TextprivError("expected a list of texts, found one text: pass [text].")
         # The mask of a typed span, such as [PERSON], is no drawn word.
         texts = (_MASK.sub(" ", text) for text in documents)
-        ids, offsets = token_ids(texts, index.vocabulary.words, index.language or "en")
-        return count_matrix(ids, offsets, len(index))
+        return count_matrix(*token_ids(texts, index.vocabulary), len(index))
 
 
 class _Originals:

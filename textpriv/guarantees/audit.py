@@ -106,17 +106,14 @@ def audit(
     named = isinstance(mechanism, str)
     kind: Any = find_mechanism(mechanism) if isinstance(mechanism, str) else mechanism
     epsilon = positive("epsilon", epsilon)
+    given = {"epsilon": epsilon, **settings}
     checks: list[Check] = []
     leaks: list[float] = []
     for name, vectors, k in _vocabularies():
-        vocabulary = Vocabulary([f"w{i}" for i in range(len(vectors))], vectors / epsilon)
-        tree = getattr(kind, "over_trees", False)
-        index = (
-            Tree.build(vocabulary, space="euclidean")
-            if tree
-            else Index.build(vocabulary, "euclidean", k=k)
-        )
-        given = {"epsilon": epsilon, **settings}
+        words = Vocabulary([f"w{i}" for i in range(len(vectors))], vectors / epsilon)
+        index = Index.build(words, "euclidean", k=k)
+        if getattr(kind, "over_trees", False):
+            index = Tree.build(words, space="euclidean")
         try:
             made = kind(**given)(index) if named else kind(index, **given)
             attack = _Attack(made, epsilon)
@@ -167,12 +164,16 @@ class _Attack:
 
     def __init__(self, mechanism: Mechanism, epsilon: float) -> None:
         self.mechanism, self.asked = mechanism, epsilon
-        stated = mechanism.statement.epsilon
+        stated, figures = mechanism.statement.epsilon, mechanism.statement.figures
         self.epsilon = epsilon if stated is None else min(stated, epsilon)
+        # The largest loss of all, and that between an unknown word and any other.
+        self.worst = figures.get("worst_word_loss", math.inf)
+        self.unknown = figures.get("unknown_word_loss", self.worst)
         self.size = len(mechanism.index)
         self.apart = mechanism.index.distances_of(np.arange(self.size))
         self.leaks: list[float] = []  # smallest shares of released draws that would have been seen
         self.inputs = (*range(self.size), UNKNOWN)
+        self.three = (0, self.size // 2, self.size - 1)  # words that stand for all
         # Output distributions of all words, and of an unknown one in the last row.
         self.laws: NDArray[np.float64] | None = None
         if mechanism.has_law:
@@ -222,42 +223,39 @@ class _Attack:
     def _law(laws: NDArray[np.float64]) -> _Verdict:
         off = np.abs(np.exp(laws).sum(axis=1) - 1)
         word = int(np.argmax(np.where(np.isnan(off), np.inf, off)))
-        return bool(
-            off[word] <= 1e-9
-        ), f"{len(laws)} laws sum to 1, that of w{word} but for {off[word]:.3g}"
+        detail = f"{len(laws)} laws sum to 1, that of w{word} but for {off[word]:.3g}"
+        return bool(off[word] <= 1e-9), detail
 
     def _ratio(self, losses: NDArray[np.float64]) -> _Verdict:
         """Try all triples: no output may distinguish two words by more than the claim, and equal words not at all."""
         slack = _SLACK + float(self.mechanism.statement.figures.get("numerical_slack", 0.0))
         excess = losses - self.epsilon * self.apart
         np.fill_diagonal(excess, -math.inf)
-        first, second = divmod(int(excess.argmax()), self.size)
-        distance = self.apart[first, second]
-        return bool(excess[first, second] <= slack), (
-            f"w{first} against w{second} at distance {distance:.4g}: loss {losses[first, second]:.6g}, claimed "
-            f"{self.epsilon * distance:.6g}"
-        )
+        pair = divmod(int(excess.argmax()), self.size)
+        return bool(excess[pair] <= slack), f"{self._claimed(pair)}: loss {losses[pair]:.6g}"
+
+    def _claimed(self, pair: tuple[int, int]) -> str:
+        """Name two words, and the loss that is claimed for them."""
+        distance = self.apart[pair]
+        claimed = f"{distance:.4g}, claimed {self.epsilon * distance:.6g}"
+        return f"w{pair[0]} against w{pair[1]} at distance {claimed}"
 
     def _worst_loss(self, losses: NDArray[np.float64]) -> _Verdict:
-        """Compare the largest loss of all with that stated, and that between an unknown word and any other."""
-        figures = self.mechanism.statement.figures
-        worst = figures.get("worst_word_loss", math.inf)
-        unknown = figures.get("unknown_word_loss", worst)
-        shown, beside = float(losses.max()), float(max(losses[-1].max(), losses[:, -1].max()))
-        passed = shown <= worst * (1 + 1e-9) + _SLACK and beside <= unknown * (1 + 1e-9) + _SLACK
-        return passed, (
-            f"between two words {shown:.6g}, stated {worst:.6g}; beside an unknown one {beside:.6g}, stated {unknown:.6g}"
-        )
+        """Compare the largest losses with those stated."""
+        found = losses.max(), max(losses[-1].max(), losses[:, -1].max())
+        stated = self.worst, self.unknown
+        passed = all(a <= b * (1 + 1e-9) + _SLACK for a, b in zip(found, stated, strict=True))
+        shown = (f"{a:.6g}, stated {b:.6g}" for a, b in zip(found, stated, strict=True))
+        return bool(passed), "between two words {}; beside an unknown one {}".format(*shown)
 
     def _worst_by_draws(self) -> _Verdict:
         """Compare draws of an unknown word with those of three others."""
-        figures = self.mechanism.statement.figures
-        stated = figures.get("unknown_word_loss", figures.get("worst_word_loss", math.inf))
+        stated = self.unknown
         if stated > _FARTHEST:
             return True, f"not compared: draws cannot show a loss of {stated:.4g} nats"
-        draws, words = math.ceil(60 * math.exp(stated)), (0, self.size // 2, self.size - 1)
+        draws = math.ceil(60 * math.exp(stated))
         unknown = self.drawn(UNKNOWN, draws, "unknown")
-        others = [self.drawn(word, draws, "unknown") for word in words]
+        others = [self.drawn(word, draws, "unknown") for word in self.three]
         pairs = [pair for other in others for pair in ((unknown, other), (other, unknown))]
         lean = np.zeros(self.size)
         shown = max(ratio_bound(*pair, lean, LEVEL / len(pairs)) for pair in pairs)
@@ -267,11 +265,8 @@ class _Attack:
     @staticmethod
     def _sampler(laws: NDArray[np.float64], counts: NDArray[np.int64]) -> _Verdict:
         """Compare draws of every word, and of an unknown one, with the output distribution that is stated for it."""
-        values = [
-            (goodness_of_fit(drawn, np.exp(law)), word)
-            for word, (law, drawn) in enumerate(zip(laws, counts, strict=True))
-        ]
-        least, where = min(values)
+        values = [goodness_of_fit(*each) for each in zip(counts, np.exp(laws), strict=True)]
+        least, where = min((value, word) for word, value in enumerate(values))
         named = "an unknown word" if where == len(laws) - 1 else f"w{where}"
         return least > LEVEL, f"least p-value {least:.3g}, for {named}, of {len(laws)}"
 
@@ -280,8 +275,8 @@ class _Attack:
 
         A few draws in a thousand that are released as they are change each word's counts too little to be seen there.
         """
-        stays = np.exp(np.diagonal(laws))
-        order, draws = np.argsort(stays, kind="stable"), int(counts[0].sum())
+        stays, draws = np.exp(np.diagonal(laws)), _DRAWS
+        order = np.argsort(stays, kind="stable")
         # As many of the words that stay least as show the smallest leak.
         tried = sorted({1, *np.linspace(1, len(order), 12).astype(int).tolist()})
         leak, words = min(
@@ -291,29 +286,24 @@ class _Attack:
         chosen = order[:words]
         same, mean = int(counts[chosen, chosen].sum()), float(stays[chosen].mean())
         value = excess_of(same, draws * words, mean)
-        return value > LEVEL, (
-            f"{same:,} of {draws * words:,} draws equal their input, {mean * draws * words:,.0f} expected (p-value "
-            f"{value:.3g}); 1 release in {math.floor(1 / leak):,} would have been seen"
+        detail = (
+            f"{same:,} of {draws * words:,} draws equal their input, {mean:.4g} of them expected"
         )
+        return value > LEVEL, f"{detail}; p-value {value:.3g}"
 
     def _drawn_ratio(self) -> _Verdict:
         """Bound the loss of pairs from below by draws, where about a nat is claimed."""
         found = losses_by_draws(self.mechanism, 3 * _DRAWS, LEVEL)
         if not found:
             return True, "no pair to compare"
-        excess, loss, pair = max(
-            (loss - self.epsilon * self.apart[pair], loss, pair) for loss, pair in found
-        )
-        distance = self.apart[pair]
-        return bool(excess <= 0), (
-            f"w{pair[0]} against w{pair[1]} at distance {distance:.4g}: loss of {at_least(loss, 4)} or more, claimed "
-            f"{self.epsilon * distance:.4g}"
-        )
+        loss, pair = max(found, key=lambda each: each[0] - self.epsilon * self.apart[each[1]])
+        detail = f"{self._claimed(pair)}: loss of {at_least(loss, 4)} or more"
+        return bool(loss <= self.epsilon * self.apart[pair]), detail
 
     def _independence(self) -> _Verdict:
         """Compare a word among copies of itself with the same between copies of the word farthest from it."""
         values = []
-        for word in (0, self.size // 2, self.size - 1):
+        for word in self.three:
             mixed = np.tile([self.apart[word].argmax(), word], _DRAWS)
             stream = KeyedStreams(seed=3).stream(f"{word} mixed")
             among = np.bincount(self.mechanism.sample(mixed, stream)[1::2], minlength=self.size)
@@ -363,7 +353,7 @@ class _Attack:
         moved, other = (np.bincount(each, minlength=self.size * (self.size + 1)) for each in cells)
         stays, usual = (np.bincount(out == ids, minlength=2) for out in (long, short))
         values = two_samples(moved, other), two_samples(stays, usual)
-        return min(values) > LEVEL, (
-            f"{length:,} tokens: p-value {values[0]:.3g} of their outputs; {stays[1]:,} equal their input, {usual[1]:,} in "
-            f"short documents (p-value {values[1]:.3g})"
+        detail = (
+            f"p-value {values[0]:.3g} of all outputs, {values[1]:.3g} of those that are the input"
         )
+        return min(values) > LEVEL, f"{length:,} tokens: {detail}"

@@ -8,15 +8,13 @@ and says so. It is computed each time: a file beside an index could say anything
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
 from textpriv.index.index import Index, progress_bar
 from textpriv.index.tree import Tree
@@ -42,7 +40,7 @@ _IN_CONTEXT = "The constant is that at the start of a document; in other context
 _SAMPLED = "A lower bound from samples: it can refute a claim and cannot establish one; the claim rests on its proof"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """What was found when a mechanism's claim was checked.
 
@@ -61,8 +59,6 @@ class Certificate:
         Pairs of words compared (unordered).
     confidence : float or None
         For a bound from samples: the probability with which it is a lower bound.
-    computed : str
-        When, in UTC, and by which version of this library.
     observed : tuple of str
         Checks of a sample that passed: draws of some words against their output distributions, and nearest lists. They can
         refute a sampler or an index and cannot establish one.
@@ -81,17 +77,13 @@ class Certificate:
     method: str
     confidence: float | None
     computed: str
-    notes: tuple[str, ...] = field(default=(), repr=False)
-    observed: tuple[str, ...] = field(default=(), repr=False)
-    binding: dict[str, Any] = field(default_factory=dict, repr=False)
+    notes: tuple[str, ...]
+    observed: tuple[str, ...]
+    binding: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as JSON types; an infinite constant becomes None."""
         return {**asdict(self), "rho": self.rho if math.isfinite(self.rho) else None}
-
-    def in_words(self, constant: float) -> str:
-        """Write the constant: rounded up where it is exact, and down where it is a lower bound."""
-        return at_most(constant, 9) if self.exact else f"at least {at_least(constant, 9)}"
 
     @property
     def verdict(self) -> str:
@@ -103,25 +95,22 @@ class Certificate:
     def rows(self) -> list[tuple[str, str]]:
         """Return what a table of the certificate shows: names and figures in words."""
         first, second = self.worst_pair
+        # Rounded up where it is exact, and down where it is a lower bound.
+        constant = at_most(self.rho, 9) if self.exact else f"at least {at_least(self.rho, 9)}"
         sure = "" if self.confidence is None else f", with {self.confidence:.1%} confidence"
         return [
             ("mechanism", self.mechanism),
             ("claimed", f"{at_most(self.epsilon, 9)} per unit of distance"),
-            ("constant", f"{self.in_words(self.rho)}{sure}"),
+            ("constant", constant + sure),
             ("worst pair", f"{first} and {second}, at distance {self.distance:.6g}"),
             ("compared", f"{self.pairs:,} pairs of words"),
             ("method", self.method),
             ("computed", self.computed),
         ]
 
-    def __str__(self) -> str:
-        lines = [f"{name}: {figure}" for name, figure in self.rows()]
-        return "\n".join(
-            [self.verdict, *lines, *(f"{each}." for each in (*self.observed, *self.notes))]
-        )
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+    def __repr__(self) -> str:
+        lines = [self.verdict, *(f"{name}: {figure}" for name, figure in self.rows())]
+        return "\n".join([*lines, *(f"{each}." for each in (*self.observed, *self.notes))])
 
 
 class _Found(NamedTuple):
@@ -144,22 +133,11 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
         at 99.9 % confidence.
     progress : bool
         As in :meth:`Index.build`.
-
-    Raises
-    ------
-    MechanismError
-        If the object is no mechanism.
     """
     from textpriv import __version__
 
-    if not isinstance(mechanism, Mechanism):
-        raise MechanismError(
-            f"certify needs a mechanism such as textpriv.TEM(index, epsilon=...); got {type(mechanism).__name__}."
-        )
     index, words = mechanism.index, mechanism.index.vocabulary.words
-    found = _closed(mechanism, progress) or _own(mechanism)
-    if found is None:
-        found = _by_law(mechanism) if mechanism.has_law else _by_samples(mechanism)
+    found = _closed(mechanism, progress) or _own(mechanism) or _compared(mechanism)
     looked = (_observe_draws(mechanism), _observe_lists(index))
     refuted = [sentence for passed, sentence in looked if not passed]
     notes = [] if found.confidence is None else [_SAMPLED]
@@ -180,9 +158,6 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
         observed=tuple(sentence for passed, sentence in looked if passed and sentence),
         binding=mechanism.binding(),
     )
-
-
-# How a constant is found
 
 
 def _closed(mechanism: Mechanism, progress: bool) -> _Found | None:
@@ -221,15 +196,12 @@ def _own(mechanism: Mechanism) -> _Found | None:
     return _Found(constant, pair, size * (size - 1) // 2, True, _CLOSED)
 
 
-def _by_law(mechanism: Mechanism) -> _Found:
-    """Compare output distributions: all triples of a small vocabulary, pairs of a search of a large one."""
-    if len(mechanism.index) > _EXHAUSTIVE:
+def _compared(mechanism: Mechanism) -> _Found:
+    """Compare output distributions, all triples or the pairs of a search; without them draws, the same in every run."""
+    if mechanism.has_law and len(mechanism.index) > _EXHAUSTIVE:
         return _Found(*_search(mechanism, _LAWS), False, "all outputs, over the pairs of a search")
-    return _Found(*_search(mechanism, _EXHAUSTIVE), True, "all pairs and outputs, float64")
-
-
-def _by_samples(mechanism: Mechanism) -> _Found:
-    """Bound the constant from below by draws, the same in every run."""
+    if mechanism.has_law:
+        return _Found(*_search(mechanism, _EXHAUSTIVE), True, "all pairs and outputs, float64")
     found = losses_by_draws(mechanism, _MONTE_CARLO, _ERROR)
     ratios = [(loss / mechanism.index.distance(*pair), pair) for loss, pair in found]
     constant, pair = max([(0.0, (0, 0)), *ratios])
@@ -248,22 +220,18 @@ def losses_by_draws(
     index, size = mechanism.index, len(mechanism.index)
     pairs: set[tuple[int, int]] = set()
     for word in _spread(size, 4):
-        apart = index.distances_of(np.array([word]))[0]
-        apart[apart == 0] = np.inf
-        for loss in _LOSSES:
-            other = int(np.abs(apart - loss / mechanism.epsilon).argmin())
-            if np.isfinite(apart[other]):
-                pairs |= {(word, other), (other, word)}
+        others = {_at_distance(index, word, loss / mechanism.epsilon) for loss in _LOSSES}
+        pairs |= {pair for other in others - {word} for pair in ((word, other), (other, word))}
     streams = KeyedStreams(seed=0)
     counts = {
         word: count_draws(mechanism, word, draws, streams.stream(f"ratio {word}"))
         for word in sorted({first for first, _ in pairs})
     }
     found = []
-    for first, second in sorted(pairs):
-        lean = np.subtract(*index.distances_of(np.array([first, second])))
-        loss = ratio_bound(counts[first], counts[second], lean, error / len(pairs))
-        found.append((loss, (first, second)))
+    for pair in sorted(pairs):
+        lean = np.subtract(*index.distances_of(np.array(pair)))
+        first, second = (counts[word] for word in pair)
+        found.append((ratio_bound(first, second, lean, error / len(pairs)), pair))
     return found
 
 
@@ -285,7 +253,8 @@ def _search(mechanism: Mechanism, laws: int) -> tuple[float, tuple[int, int], in
     index, size = mechanism.index, len(mechanism.index)
     words = _spread(size, min(laws, size, max(16, _BYTES // (8 * size))))
     if len(words) < size:
-        words = list(dict.fromkeys(n for word in words[::2] for n in _beside(index, word)))
+        nearest = ((word, _at_distance(index, word, 0.0)) for word in words[::2])
+        words = list(dict.fromkeys(word for pair in nearest for word in pair))
     table = np.stack([mechanism.log_prob(word) for word in words])
     best, pair = 0.0, (words[0], words[0])
     for place, word in enumerate(words):
@@ -300,21 +269,17 @@ def _search(mechanism: Mechanism, laws: int) -> tuple[float, tuple[int, int], in
     return best, pair, len(words) * (len(words) - 1) // 2
 
 
-def _beside(index: Index, word: int) -> tuple[int, int]:
-    """Return a word and its nearest word at a distance above 0, if the index lists one."""
-    if isinstance(index, Tree):
-        place = int(index.places[word])
-        return word, int(index.order[place + 1 if place + 1 < len(index) else place - 1])
-    later = np.flatnonzero(index.neighbour_steps[word])
-    return word, int(index.neighbour_ids[word, later[0]]) if len(later) else word
+def _at_distance(index: Index, word: int, distance: float) -> int:
+    """Return the word whose distance above 0 comes closest to a wanted one; the word itself if it has no such distance."""
+    apart = index.distances_of(np.array([word]))[0]
+    apart[apart == 0] = np.inf
+    other = int(np.abs(apart - distance).argmin())
+    return other if np.isfinite(apart[other]) else word
 
 
 def _spread(size: int, count: int) -> list[int]:
     """Return evenly spread numbers below a size."""
     return list(np.unique(np.linspace(0, size - 1, count).astype(int)).tolist())
-
-
-# Checks of a sample
 
 
 def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
@@ -325,12 +290,10 @@ def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
     for word in (*chosen, UNKNOWN):
         counts = count_draws(mechanism, word, _DRAWS, KeyedStreams(seed=9).stream(word))
         values.append(goodness_of_fit(counts, np.exp(mechanism.log_prob(word))))
-    if min(values) > LEVEL:
-        return True, (
-            f"{_DRAWS:,} draws each of {len(chosen)} words and of an unknown one fit their output distributions (least "
-            f"p-value {min(values):.2g})"
-        )
-    return False, "The sampler does not draw from the stated output distribution"
+    if not min(values) > LEVEL:
+        return False, "The sampler does not draw from the stated output distribution"
+    detail = f"{_DRAWS:,} draws each of {len(chosen)} words and of an unknown one fit their output distributions"
+    return True, f"{detail} (least p-value {min(values):.2g})"
 
 
 def _observe_lists(index: Index) -> tuple[bool, str]:
@@ -345,10 +308,5 @@ def _observe_lists(index: Index) -> tuple[bool, str]:
         nearest = ids[0] == word and (np.diff(listed) >= 0).all() and len(set(ids)) == index.k
         right = (steps[ids] == listed).all() and (np.delete(steps, ids) >= listed[-1]).all()
         if not (nearest and right):
-            return False, (
-                f"The index is wrong: the nearest list of word number {word} is not that of its point. Build the index again"
-            )
-    return (
-        True,
-        f"The nearest lists of {len(chosen)} words agree with distances by whole differences",
-    )
+            return False, f"The nearest list of word number {word} is wrong. Build the index again"
+    return True, f"The nearest lists of {len(chosen)} words agree with distances of their points"

@@ -1,8 +1,8 @@
 """Privacy loss of two given documents: its exact distribution, and the best attacker's chances.
 
 Words are drawn independently, so the losses of the words in which two documents differ add up, and their distributions
-convolve. dp-accounting does that on a grid, with losses rounded up for upper bounds and down for lower ones. What *all*
-documents that differ in some words lose at most is :meth:`PrivacyStatement.documents_within`.
+convolve. dp-accounting does that on a grid, with losses rounded up for upper bounds and down for lower ones.
+:meth:`PrivacyStatement.documents_within` bounds the loss of *all* documents that differ in some words.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError, TextprivError, needs
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.privatizer import Privatizer
-from textpriv.statement import Together, at_most, factor_in_words, odds_in_words
+from textpriv.statement import at_most, factor_in_words, odds_in_words
 
 __all__ = ["DocumentPair", "compare_documents", "compare_texts"]
 
@@ -41,19 +41,15 @@ class DocumentPair:
         Words in which the documents differ.
     total : float
         The sum of the largest losses, in nats, with what rounding in the sampler may add.
-    distances : tuple of float
-        Of the words that differ, the closest first.
-    within : Together
-        What all documents lose that differ in as many words, each by the largest of these distances, rounded up to three
-        digits.
+    distance : float
+        The largest one between two words that differ.
     grid : float
         Nats to which losses were rounded.
     """
 
     words: int
     total: float
-    distances: tuple[float, ...]
-    within: Together
+    distance: float
     grid: float
     _upper: Any
     _lower: Any
@@ -92,7 +88,6 @@ class DocumentPair:
             "total": self.total,
             "total_variation": list(self.delta(0.0)),
             "epsilon": {f"{delta:g}": self.epsilon(delta) for delta in _DELTAS},
-            "within": self.within._asdict(),
         }
 
     def sentences(self) -> list[str]:
@@ -101,17 +96,9 @@ class DocumentPair:
             return [
                 "The documents have the same output distribution: no output distinguishes them."
             ]
-        farthest, within = self.distances[-1], self.within
-        reach = (
-            "" if math.isinf(farthest) else f", each by a distance of up to {at_most(farthest, 3)}"
-        )
+        far = self.distance
+        reach = "" if math.isinf(far) else f", each by a distance of up to {at_most(far, 3)}"
         right = 50 * (1 + self.delta(0.0)[1])
-        whole = odds_in_words(within.total)
-        if not within.delta or odds_in_words(within.epsilon) == whole:
-            # What is won by leaving out a delta may be less than what is printed.
-            every = f", no output distinguishes two by odds of more than {whole}."
-        else:
-            every = f": at most {factor_in_words(within.epsilon)} times as likely, plus {at_most(within.delta)}."
         return [
             f"The documents differ in {self.words:,} word{'s' * (self.words != 1)}{reach}.",
             f"No output distinguishes them by odds of more than {odds_in_words(self.total)}, the product over these words.",
@@ -122,7 +109,6 @@ class DocumentPair:
             ),
             f"The best attacker, to whom both are equally likely, names the right one in at most {at_most(right, 3)} % of "
             "all draws.",
-            f"Of all documents that differ in so many words{reach}{every}",
         ]
 
 
@@ -150,21 +136,21 @@ def compare_documents(
         )
     if len(first) != len(second):
         raise TextprivError(
-            f"documents of {len(first)} and {len(second)} words differ in length, which the output shows. "
-            "Compare documents of equal length."
+            "the documents differ in length, which the output shows. Compare documents of equal length."
         )
-    given = [
-        (mechanism.resolve(a), mechanism.resolve(b)) for a, b in zip(first, second, strict=True)
-    ]
-    distances = {pair: _distance(mechanism, *pair) for pair in given}
-    pairs = Counter(pair for pair in given if distances[pair] > 0)
+    given = Counter(zip(map(mechanism.resolve, first), map(mechanism.resolve, second), strict=True))
+    distances = {
+        pair: math.inf if UNKNOWN in pair else mechanism.index.distance(*pair)
+        for pair in given
+        if pair[0] != pair[1]
+    }
+    pairs = {pair: given[pair] for pair, distance in distances.items() if distance > 0}
     laws = {word: mechanism.log_prob(word) for pair in pairs for word in pair}
     parts = [(laws[one], laws[other], times) for (one, other), times in pairs.items()]
     width = sum(float(np.ptp(one - other)) * times for one, other, times in parts)
     grid = max(GRID, width / _CELLS)
-    changed, statement = pairs.total(), mechanism.statement
-    apart = sorted(distances[pair] for pair in pairs.elements())
-    slack = changed * float(statement.figures.get("numerical_slack") or 0.0)
+    changed = sum(pairs.values())
+    slack = changed * float(mechanism.statement.figures.get("numerical_slack") or 0.0)
     total = max(
         sum(float((sign * (one - other)).max()) * times for one, other, times in parts)
         for sign in (1, -1)
@@ -172,19 +158,12 @@ def compare_documents(
     return DocumentPair(
         changed,
         total + slack,
-        tuple(apart),
-        statement.documents_within(changed, float(at_most(apart[-1], 3)) if apart else 0.0),
+        max(distances.values(), default=0.0),
         grid,
         _convolved(parts, grid, up=True) if parts else None,
         _convolved(parts, grid, up=False) if parts else None,
         slack,
     )
-
-
-def _distance(mechanism: Mechanism, first: int, second: int) -> float:
-    if first == second:
-        return 0.0
-    return math.inf if UNKNOWN in (first, second) else mechanism.index.distance(first, second)
 
 
 def _convolved(

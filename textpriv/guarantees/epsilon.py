@@ -2,19 +2,26 @@
 
 A protection is a recovery rate, odds at a distance, or how many words stay. All figures follow from public tables, public
 text and output distributions, so choosing costs no privacy.
+
+Epsilons that were searched for are recorded, each bound to its question. Some come with the package. The user's own are
+JSON files in the cache folder. An index folder holds none: whoever hands one on could name an epsilon that protects less
+than was asked for.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import shlex
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError, OutOfReachError
 from textpriv.evaluation.best_attacker import (
@@ -26,7 +33,7 @@ from textpriv.evaluation.best_attacker import (
 )
 from textpriv.evaluation.deniability import WordSample
 from textpriv.evaluation.law import Law
-from textpriv.guarantees.records import find_record, keep_record
+from textpriv.files import atomic_write, cache_folder
 from textpriv.index.builtin import ENGLISH
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
@@ -34,6 +41,7 @@ from textpriv.language.general_english import general_english
 from textpriv.mechanisms import default_name, find_mechanism
 from textpriv.mechanisms.base import ALGORITHM, Mechanism, checksum, positive
 from textpriv.statement import at_least
+from textpriv.vocabulary.builtin import read_manifest
 
 __all__ = [
     "Candidate",
@@ -41,7 +49,6 @@ __all__ = [
     "Comparison",
     "choose",
     "choose_epsilon",
-    "eps_from_odds",
     "epsilon_for",
     "keep_share",
 ]
@@ -51,21 +58,7 @@ _SHOWN = 20_000  # words of a text on which a share is estimated that is shown
 _WORDS = 512  # looked at for what is kept of words
 _PRECISE = 1e-7  # relative, of the epsilon at which a share of words stays
 _DIGITS = 4  # of an epsilon that is printed, rounded down
-
-
-def eps_from_odds(odds: float, d_ref: float) -> float:
-    """Return the epsilon at which one output allows odds of at most ``odds`` to 1 between two words at a distance.
-
-    It is ``ln(odds) / d_ref``, per unit of distance, for odds above 1. :func:`epsilon_for` also leaves room for rounding.
-
-    Examples
-    --------
-    >>> round(eps_from_odds(20.0, 2.0), 4)
-    1.4979
-    """
-    if positive("odds", odds) <= 1:
-        raise MechanismError(f"odds must be above 1: at 1 to 1 no word gets through; got {odds}.")
-    return math.log(odds) / positive("the reference distance", d_ref)
+_LARGE = 10_000  # words of an index over which a search takes more than some seconds
 
 
 @dataclass(frozen=True)
@@ -90,16 +83,7 @@ class Choice:
 
 
 def epsilon_for(index: Index, **wanted: Any) -> float:
-    """Return the epsilon of a wanted protection; arguments as for :func:`choose_epsilon`.
-
-    Examples
-    --------
-    >>> import numpy as np, textpriv
-    >>> vocabulary = textpriv.Vocabulary(["good", "bad"], np.array([[0.0], [2.0]]))
-    >>> index = textpriv.Index.build(vocabulary, "euclidean")
-    >>> round(epsilon_for(index, keep=0.75, prior="uniform", gamma=9.0), 4)  # 2 words: keep = 1 / (1 + exp(-epsilon))
-    1.0986
-    """
+    """Return the epsilon of a wanted protection; arguments as for :func:`choose_epsilon`."""
     return choose_epsilon(index, **wanted).epsilon
 
 
@@ -148,22 +132,21 @@ def choose_epsilon(
     MechanismError
         Unless exactly one figure is asked for, and it is within reach.
     """
-    asked = {"recovery": recovery, "odds": odds, "keep": keep}
-    named = [name for name, value in asked.items() if value is not None]
-    if len(named) != 1:
+    asked = (recovery, odds, keep)
+    if sum(value is not None for value in asked) != 1:
         raise MechanismError(
-            f"say what is wanted by one of recovery=, odds= and keep=; got {' and '.join(named) or 'none'}."
+            "say how much protection you want: give one of recovery, odds and keep."
         )
     if odds is not None:
-        apart = index.reference_distance if distance is None else distance
-        epsilon = eps_from_odds(odds, apart) - _SLACK / apart
+        given = index.reference_distance if distance is None else distance
+        apart = positive("the reference distance", given)
+        epsilon = math.log(positive("odds", odds)) / apart - _SLACK / apart
         if epsilon <= 0:
-            raise MechanismError(f"no epsilon gives odds of {odds}. Choose larger odds.")
+            raise MechanismError(f"no epsilon gives odds of {odds} to 1. Choose odds above 1.")
         return Choice(epsilon, "odds", float(odds), float(odds), 0.0)
     if mechanism is None:
-        mechanism = "tree" if isinstance(index, Tree) else "tem"
-        if recovery is not None and not settings:
-            mechanism = default_name(index) if mechanism == "tem" else mechanism
+        named = default_name(index) if recovery is not None and not settings else "tem"
+        mechanism = "tree" if isinstance(index, Tree) else named
     configure = find_mechanism(mechanism)
 
     def make(epsilon: float) -> Mechanism:
@@ -184,17 +167,10 @@ def choose_epsilon(
 
 def keep_share(mechanism: Mechanism, words: int = _WORDS) -> tuple[float, float]:
     """Return the mean probability that a token stays, over a public sample of words, and its standard error."""
-    sample, law = _sampled(mechanism, mechanism.index, words)
+    sample = WordSample.of(mechanism.index.vocabulary.prior_weights("zipf"), words)
+    law = Law(mechanism).rows(sample.ids)
     keep = law[np.arange(len(law)), sample.ids].astype(np.float64)
-    return float(sample.mean(keep)), float(sample.standard_error(keep))
-
-
-def _sampled(
-    mechanism: Mechanism, index: Index, words: int = _WORDS
-) -> tuple[WordSample, NDArray[np.float32]]:
-    """Return a public sample of an index's words, and their output distributions."""
-    sample = WordSample.of(index.vocabulary.prior_weights("zipf"), words)
-    return sample, Law(mechanism).rows(sample.ids.astype(np.int64))
+    return sample.mean(keep), sample.standard_error(keep)
 
 
 def _by_recovery(
@@ -210,16 +186,11 @@ def _by_recovery(
         context = PublicText.read(context, index)
     one = make(1.0)
 
-    @cache
-    def attacker(**sample: int) -> BestAttacker:
-        text = context
-        if one.reads_context and text is None:
-            text = sampled_text(index.model or general_english(index.vocabulary.words), **sample)
-        return BestAttacker(weights, of, text)
-
-    def success(mechanism: Mechanism, **sample: int) -> tuple[float, float]:
-        best = attacker(**sample)
-        return best.success(mechanism) if best.text is context else best.alone(mechanism)
+    def attack(**sample: int) -> Callable[[Mechanism], tuple[float, float]]:
+        if context is not None or not one.reads_context:
+            return BestAttacker(weights, of, context).success
+        model = index.model or general_english(index.vocabulary.words)
+        return BestAttacker(weights, of, sampled_text(model, **sample)).alone
 
     binding = {
         "kind": "chosen epsilon",
@@ -228,25 +199,50 @@ def _by_recovery(
         "mechanism": one.binding(),
         "wanted": [wanted, of, checksum(weights), None if context is None else context.digests],
     }
-    record = find_record(binding)
+    file, bound = _named(binding)
+    record = _find_record(file, bound)
     if record is not None:
         return Choice(**record)
+    if len(index) >= _LARGE:
+        told = f"The search for this epsilon takes about a minute. It is kept in {cache_folder()} for later runs."
+        warnings.warn(told, stacklevel=3)
     start = 4 / (index.reference_distance or 4.0)
 
-    def rounded(epsilon: float) -> float:
-        return float(at_least(epsilon, _DIGITS))
+    def made(epsilon: float) -> Mechanism:
+        return make(float(at_least(epsilon, _DIGITS)))
 
-    found = largest_epsilon(
-        lambda each: make(rounded(each)), wanted, success, start, margin=NORMAL_95
-    )
-    epsilon = rounded(found.epsilon)
+    found = largest_epsilon(made, wanted, attack(), start, margin=NORMAL_95)
+    epsilon = float(at_least(found.epsilon, _DIGITS))
     # What is shown is measured on more text, which the search did not look at.
-    chosen = Choice(epsilon, "recovery", wanted, *success(make(epsilon), seed=1, count=_SHOWN))
-    keep_record(binding, asdict(chosen))
+    shown = attack(seed=1, count=_SHOWN)(make(epsilon))
+    chosen = Choice(epsilon, "recovery", wanted, *shown)
+    with suppress(OSError):  # the cache folder may be read-only
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(file) as out:
+            out.write(json.dumps({"binding": bound, "content": asdict(chosen)}, indent=1).encode())
     return chosen
 
 
-# Mechanisms at equal recovery
+def _named(binding: Mapping[str, Any]) -> tuple[Path, Any]:
+    """Return the file of a binding's record, and the binding as it comes back from JSON."""
+    bound = json.loads(json.dumps(binding))
+    digest = hashlib.sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest()
+    return cache_folder() / "epsilons" / f"{digest[:32]}.json", bound
+
+
+def _find_record(file: Path, bound: Any) -> dict[str, Any] | None:
+    """Return what was recorded for exactly this binding, or None; a damaged file is ignored, with a warning."""
+    for entry in read_manifest("en")["records"]:
+        if entry["binding"] == bound:
+            return dict(entry["content"])
+    if not file.is_file():
+        return None
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        entry = json.loads(file.read_bytes())
+        if entry["binding"] == bound:
+            return dict(entry["content"])
+    warnings.warn(f"{file} is damaged and is computed again.", stacklevel=4)
+    return None
 
 
 @dataclass(frozen=True)
@@ -284,10 +280,8 @@ class Candidate:
         """The command line that privatizes a file so."""
         prior = f" --prior {self.prior}" if self.prior else ""
         where = "" if self.index == ENGLISH else f" --index {shlex.quote(self.index)}"
-        return (
-            f"textpriv privatize IN OUT{where} --mechanism {self.mechanism}{prior} "
-            f"--epsilon {self.epsilon:g}"
-        )
+        settings = f"--mechanism {self.mechanism}{prior} --epsilon {self.epsilon:g}"
+        return f"textpriv privatize IN OUT{where} {settings}"
 
 
 @dataclass(frozen=True)
@@ -338,15 +332,6 @@ def choose(
     ------
     TextprivError
         For indexes of different words, and where no mechanism can be set to this recovery.
-
-    Examples
-    --------
-    >>> import numpy as np, textpriv
-    >>> words = [f"word{number}" for number in range(400)]
-    >>> vocabulary = textpriv.Vocabulary(words, np.random.default_rng(0).normal(size=(400, 8)))
-    >>> found = textpriv.choose({"my.idx": textpriv.Index.build(vocabulary, "euclidean")}, recovery=0.1)
-    >>> found.best.recovered <= 0.1
-    True
     """
     given = {ENGLISH: Index.builtin("en")} if indexes is None else indexes
     named = {str(given.path or "INDEX"): given} if isinstance(given, Index) else dict(given)
@@ -354,8 +339,7 @@ def choose(
     for name, index in named.items():
         if list(index.vocabulary.words) != list(first.vocabulary.words):
             raise MechanismError(
-                f"{name} has other words than the first index, so what is kept of them does not compare; make all of them "
-                "from one vocabulary."
+                f"{name} has other words than the first index. Use one vocabulary."
             )
     ruler = next((each for each in named.values() if not isinstance(each, Tree)), first)
     text = None if context is None else PublicText.read(context, first)
@@ -364,7 +348,10 @@ def choose(
         own = "tree" if isinstance(index, Tree) else "tem"
         others = dict.fromkeys([*mechanisms, default_name(index)])
         others.pop("tem", None)
-        tried = [(own, prior) for prior in _priors(index)] + [(each, "") for each in others]
+        priors = ["full", "zipf", "uniform"] if own == "tree" else ["zipf", "uniform"]
+        if index.vocabulary.prior is not None:
+            priors.append("counts")
+        tried = [(own, prior) for prior in priors] + [(each, "") for each in others]
         for short, prior in tried:
             settings: dict[str, Any] = {"prior": prior} if prior else {}
             try:
@@ -383,20 +370,12 @@ def choose(
     return Comparison(tuple(compared), tuple(left_out))
 
 
-def _priors(index: Index) -> list[str]:
-    """Return the priors that an index has."""
-    full = ["full"] if isinstance(index, Tree) else []
-    counts = ["counts"] if index.vocabulary.prior is not None else []
-    return [*full, "zipf", "uniform", *counts]
-
-
 def _nearness(mechanism: Mechanism, ruler: Index) -> tuple[float, float]:
     """Return how often a token stays, and the mean distance of its output in an index, as a :class:`Candidate` says it."""
-    prior: NDArray[np.float64] = ruler.vocabulary.prior_weights("zipf")
+    prior = ruler.vocabulary.prior_weights("zipf")
     sample = WordSample.of(prior, _WORDS)
-    ids = sample.ids.astype(np.int64)
-    apart, law = ruler.distances_of(ids), Law(mechanism).rows(ids)
-    kept = sample.mean(law[np.arange(len(ids)), ids].astype(np.float64))
+    apart, law = ruler.distances_of(sample.ids), Law(mechanism).rows(sample.ids)
+    kept = sample.mean(law[np.arange(len(law)), sample.ids].astype(np.float64))
     far = sample.mean(np.einsum("ij,ij->i", law, apart, dtype=np.float64))
-    unrelated = float(sample.mean(apart @ prior))
-    return float(kept), float(far) / unrelated if unrelated > 0 else math.nan
+    unrelated = sample.mean(apart @ prior)
+    return kept, far / unrelated if unrelated > 0 else math.nan

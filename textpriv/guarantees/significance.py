@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
+from scipy.stats import binom, chi2
 
 __all__ = [
     "LEVEL",
@@ -17,8 +19,7 @@ __all__ = [
     "two_samples",
 ]
 
-# False-alarm rate of one statistical test.
-LEVEL = 1e-9
+LEVEL = 1e-9  # false-alarm rate of one statistical test
 _THRESHOLDS = 32
 _POOLED = 8.0  # draws expected of a pool of outputs
 
@@ -49,8 +50,6 @@ def ratio_bound(
     error : float
         Probability with which the bound may be wrong, shared by all events that could have been counted.
     """
-    from scipy.special import betaincinv
-
     thresholds = np.quantile(lean, np.linspace(0, 1, _THRESHOLDS + 2)[1:-1])
     order = np.argsort(lean, kind="stable")
     ends = np.searchsorted(lean[order], thresholds, side="right") - 1
@@ -71,15 +70,11 @@ def excess_of(count: int, draws: int, mean: float) -> float:
 
     The binomial distribution with the mean probability bounds the tail beyond its mean plus one (Hoeffding 1956, theorem 4).
     """
-    from scipy.stats import binom
-
     return 1.0 if count <= draws * mean + 1 else float(binom.sf(count - 1, draws, mean))
 
 
 def smallest_excess(draws: int, mean: float) -> float:
     """Share of draws that, if every such draw made the event happen, :func:`excess_of` finds with 99.8 % probability."""
-    from scipy.stats import binom
-
     if mean >= 1:
         return 1.0
     needed = max(float(binom.isf(LEVEL, draws, mean)), draws * mean + 1) + 1
@@ -105,8 +100,6 @@ def _pearson(
     gaps: NDArray[np.number], variances: NDArray[np.number], expected: NDArray[np.float64]
 ) -> float:
     """p-value of the sum of squared gaps over variances, of outputs pooled until each pool is expected 8 times."""
-    from scipy.stats import chi2
-
     order = np.argsort(expected, kind="stable")
     starts, pooled = [0], 0.0
     for position, value in enumerate(expected[order].tolist()):

@@ -24,8 +24,7 @@ from textpriv.errors import IndexFolderError, VocabularyError
 from textpriv.files import flush, sha256_file, umask
 from textpriv.index.grid import Grid
 from textpriv.index.spaces import SPACES
-from textpriv.language.model_file import read_model, write_model
-from textpriv.language.ngrams import NGrams
+from textpriv.language.ngrams import NGrams, read_model, write_model
 from textpriv.vocabulary.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ def read_arpa(path: Path, words: Sequence[str]) -> NGrams:
     Raises
     ------
     TextprivError
-        Naming the line that cannot be read; for a file that ends early and one without unigrams of the vocabulary.
+        Naming the line that cannot be read; for a file without its end, and one without unigrams of the vocabulary.
     """
     size = len(words)
     place = {word: at for at, word in enumerate(words)} | {START: size, "</s>": size}
@@ -47,26 +47,23 @@ def read_arpa(path: Path, words: Sequence[str]) -> NGrams:
     if not single[:size].any():
         raise TextprivError(f"{path} has no unigrams of the vocabulary. Is it an ARPA file?")
     model = NGrams.from_probabilities(size, (START, OTHER), single)
-    if not longer[2]:
-        return model
-    first, second, share = _sorted(longer[2])
-    pairs = (first, second, _excess(first, share, model.probability(second)))
-    model = NGrams.from_probabilities(size, (START, OTHER), single, pairs)
-    if not longer[3]:
-        return model
-    earlier, before, third, share = _sorted(longer[3])
-    context = model.find(0, earlier, before)
-    if (context < 0).any():
-        raise TextprivError(f"{path} has a trigram whose first two words are no bigram of it.")
-    triples = (context, third, _excess(context, share, model.probability(third, before)))
-    return NGrams.from_probabilities(size, (START, OTHER), single, pairs, triples)
+    levels: list[tuple[NDArray[Any], ...]] = []
+    for length, rows in longer.items():
+        *before, last, share = _sorted(length, rows)
+        context = before[0] if length == 2 else model.find(0, *before)
+        if (context < 0).any():
+            raise TextprivError(f"{path} has a trigram whose first two words are no bigram of it.")
+        weights = _excess(context, share, model.probability(last, *before[1:]))
+        levels.append((context, last, weights))
+        model = NGrams.from_probabilities(size, (START, OTHER), single, *levels)
+    return model
 
 
-def _sorted(rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
-    """Return columns of n-grams in rising order; of equal ones the first."""
-    *tokens, share = (np.array(column) for column in zip(*rows, strict=True))
-    _, first = np.unique(np.stack(tokens, axis=1), axis=0, return_index=True)
-    return [column[first] for column in (*tokens, share)]
+def _sorted(length: int, rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
+    """Return columns of n-grams of so many tokens in rising order; of equal ones the first."""
+    table = np.array(rows).reshape(-1, length + 1)
+    tokens, first = np.unique(table[:, :-1].astype(np.int64), axis=0, return_index=True)
+    return [*tokens.T, table[first, -1]]
 
 
 def _excess(
@@ -83,8 +80,7 @@ def _excess(
 
 def _entries(path: Path) -> Iterator[tuple[float, list[str]]]:
     """Yield probability and tokens of each n-gram; back-off weights follow from what is listed."""
-    declared: dict[int, int] = {}
-    section = number = 0
+    section, number, last = 0, 0, ""
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):  # noqa: B007 - named in errors
@@ -92,16 +88,11 @@ def _entries(path: Path) -> Iterator[tuple[float, list[str]]]:
                 if not parts:
                     continue
                 if line[0] == "\\":
-                    section = int(line[1]) if line[1].isdigit() else 0
-                elif section == 0 and parts[0] == "ngram":
-                    length, _, count = parts[1].partition("=")
-                    declared[int(length)] = int(count)
+                    section, last = int(line[1]) if line[1].isdigit() else 0, parts[0]
                 elif 1 <= section <= 3:
                     tokens, probability = parts[1 : section + 1], 10.0 ** float(parts[0])
                     if not section < len(parts) <= section + 2 or not probability <= 1:
                         raise ValueError
-                    if section in declared:
-                        declared[section] -= 1
                     yield probability, tokens
     except (ValueError, OverflowError):
         raise TextprivError(
@@ -109,5 +100,5 @@ def _entries(path: Path) -> Iterator[tuple[float, list[str]]]:
         ) from None
     except (OSError, EOFError, zlib.error):
         raise TextprivError(f"{path} cannot be read as an ARPA file.") from None
-    if any(left for length, left in declared.items() if length <= 3):
-        raise TextprivError(f"{path} does not have the n-grams that it declares. Is it whole?")
+    if last != "\\end\\":
+        raise TextprivError(f"{path} does not end as an ARPA file. Is it whole?")

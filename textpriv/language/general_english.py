@@ -1,14 +1,12 @@
-"""The small model of general English that comes with the package.
-
-``tools/make_language_model.py`` makes its files and names their source.
-"""
+"""The small model of general English; ``tools/make_language_model.py`` makes its files and names their source."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,15 +34,17 @@ def general_english(words: Sequence[str]) -> NGrams:
 def _over(words: tuple[str, ...]) -> NGrams:
     with np.load(DATA / "en-pairs.npz") as one, np.load(DATA / "en-triples.npz") as two:
         arrays = {name: np.asarray(each[name]) for each in (one, two) for name in each.files}
+    # Exponentials rounded the same way on every processor, as those of a library are not.
+    table = np.array([float((-Decimal(step) / PER_UNIT).exp()) for step in range(256)])
+    weight, pairs, triples = (table[arrays[name]] for name in ("single", "pairs", "triples"))
     own = (DATA / "en-words.txt").read_text(encoding="utf-8").split()
     size = len(words)
     place = {word: at for at, word in enumerate(words)}
     known = [place.get(word, size + 3) for word in own]
     # The symbols of the files: start, other, full stop; then other words.
     new = np.array([*known, size, size + 1, size + 2, size + 3], np.int64)
-    given = np.bincount(new, _weights(arrays["single"]), minlength=size + 4)
-    single = given.astype(np.float64)
-    single[:size] = np.maximum(single[:size], _weights(arrays["single"]).min())
+    single: NDArray[Any] = np.bincount(new, weight, minlength=size + 4)
+    single[:size] = np.maximum(single[:size], weight.min())
     first = new[np.repeat(np.arange(len(new)), arrays["pair_counts"])]
     first[first == size + 3] = -1
     second = new[arrays["seconds"]]
@@ -56,20 +56,9 @@ def _over(words: tuple[str, ...]) -> NGrams:
         size,
         (START, OTHER, "."),
         single,
-        (first[order], second[order], _weights(arrays["pairs"])[order]),
-        (pair[later], third[later], _weights(arrays["triples"])[later]),
+        (first[order], second[order], pairs[order]),
+        (pair[later], third[later], triples[later]),
     )
-
-
-def _weights(steps: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Return exp(-steps / PER_UNIT), rounded the same way on every processor, as the exponential of a library is not."""
-    table: NDArray[np.float64] = _table()[steps]
-    return table
-
-
-@cache
-def _table() -> NDArray[np.float64]:
-    return np.array([float((-Decimal(step) / PER_UNIT).exp()) for step in range(256)])
 
 
 def _inside(

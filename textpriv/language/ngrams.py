@@ -9,22 +9,26 @@ whole multiples of ``1 / ONE``, so a draw is exact: one whole number for each or
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
+from textpriv.files import flush
 from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["ONE", "OTHER", "START", "SYMBOLS", "NGrams", "token_ids"]
+__all__ = ["ONE", "OTHER", "START", "SYMBOLS", "NGrams", "read_model", "token_ids", "write_model"]
 
 ONE = 1 << 30  # the sum of whole weights
 START, OTHER = "<s>", "<other>"
 SYMBOLS = (START, OTHER, *".,!?;:-()[]/\"'", "...", "--")
+_DISCOUNT = 0.75  # taken off each count and left to the back-off
+_NONE = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))  # of n-grams
 _ENDS = frozenset((".", "!", "?", "..."))  # of a sentence
 
 
@@ -91,32 +95,37 @@ class NGrams:
     # Probabilities
 
     @cached_property
-    def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All pairs and triples as rising numbers."""
+    def _contexts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first token of each pair, and the pair that begins each triple."""
         before = np.repeat(np.arange(self.tokens), np.diff(self.offsets))
-        pair = np.repeat(np.arange(len(self.pairs)), np.diff(self.pair_offsets))
-        return before * self.tokens + self.seconds, pair * self.tokens + self.thirds
+        return before, np.repeat(np.arange(len(self.pairs)), np.diff(self.pair_offsets))
+
+    @cached_property
+    def _keys(self) -> tuple[NDArray[np.int64], ...]:
+        """All pairs and triples as rising numbers, and a last one that is none of them."""
+        before, pair = self._contexts
+        keys = before * self.tokens + self.seconds, pair * self.tokens + self.thirds
+        return tuple(np.append(each, np.iinfo(np.int64).max) for each in keys)
 
     def find(self, level: int, context: Any, last: Any) -> NDArray[np.int64]:
         """Return positions of pairs (level 0, after tokens) or triples (1, after pairs); -1 for those not listed."""
         keys = self._keys[level]
         wanted = np.asarray(context, np.int64) * self.tokens + last
-        if not len(keys):
-            return np.full(wanted.shape, -1)
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        at = np.searchsorted(keys, wanted)
         return np.where(keys[at] == wanted, at, -1)
 
     @cached_property
     def weights(self) -> tuple[NDArray[np.float64], ...]:
         """Probabilities of single tokens, weights of pairs and triples, and back-off weights after tokens and pairs."""
         single = np.diff(self.single, prepend=np.uint32(0)) / ONE
-        return (
-            single,
-            _steps(self.pairs, self.offsets) / ONE,
-            _steps(self.triples, self.pair_offsets) / ONE,
-            1.0 - _totals(self.pairs, self.offsets) / ONE,
-            1.0 - _totals(self.triples, self.pair_offsets) / ONE,
-        )
+        pairs = _steps(self.pairs, self.offsets)
+        triples = _steps(self.triples, self.pair_offsets)
+        return single, pairs, triples, *(1.0 - each for each in self._sums(pairs, triples))
+
+    def _sums(self, *weights: NDArray[np.float64]) -> list[NDArray[Any]]:
+        """Sum weights of pairs and of triples by context; exact for multiples of ``1 / ONE``."""
+        sizes = self.tokens, len(self.pairs)
+        return [np.bincount(*each) for each in zip(self._contexts, weights, sizes, strict=True)]
 
     def probability(
         self, token: Any, before: Any = None, earlier: Any = None
@@ -144,38 +153,25 @@ class NGrams:
         """Return the distribution of the token after up to two others, as they are written; shape (N,)."""
         return self.probability(np.arange(self.tokens), *context[::-1])
 
-    def log_probabilities(
-        self, ids: NDArray[np.integer], offsets: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Return the log-probability of each token after those before it in its document, shape (T,).
+    def perplexity(self, ids: NDArray[np.integer], offsets: NDArray[np.int64]) -> float:
+        """Return the inverse geometric mean of the probabilities of all words of the vocabulary.
 
-        Parameters
-        ----------
-        ids : ndarray of int, shape (T,)
-            As for :meth:`of_ids`, of all documents one after the other.
-        offsets : ndarray of int64, shape (D + 1,)
+        ``ids``, shape (T,), are as for :meth:`of_ids`; document j is ``ids[offsets[j]:offsets[j + 1]]``.
         """
         tokens = self.of_ids(ids)
-        return np.log(self.probability(tokens, *_contexts(tokens, offsets, self.start)))
-
-    def perplexity(self, ids: NDArray[np.integer], offsets: NDArray[np.int64]) -> float:
-        """Return the inverse geometric mean of the probabilities of all words of the vocabulary."""
-        return float(np.exp(-self.log_probabilities(ids, offsets)[np.asarray(ids) >= 0].mean()))
+        probability = self.probability(tokens, *_tokens_before(tokens, offsets, self.start))
+        return float(np.exp(-np.log(probability)[np.asarray(ids) >= 0].mean()))
 
     # Draws
 
     @cached_property
     def _ladders(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Running sums of pairs and triples, those of a context above all of the context before it."""
-        before = np.repeat(np.arange(self.tokens), np.diff(self.offsets))
-        pair = np.repeat(np.arange(len(self.pairs)), np.diff(self.pair_offsets))
+        before, pair = self._contexts
         return before * ONE + self.pairs, pair * ONE + self.triples
 
     def draw(
-        self,
-        before: NDArray[np.int64],
-        earlier: NDArray[np.int64],
-        rng: np.random.Generator,
+        self, before: NDArray[np.int64], earlier: NDArray[np.int64], rng: np.random.Generator
     ) -> NDArray[np.int64]:
         """Draw a token after each of some contexts, exactly from :meth:`probability`; shape (D,)."""
         last = np.searchsorted(self.single, rng.integers(ONE, size=len(before)), side="right")
@@ -208,21 +204,16 @@ class NGrams:
         kept = np.arange(self.tokens) < self.size
         kept[-1] = other
         pairs, triples = pairs * kept[self.seconds], triples * kept[self.thirds]
-        alone = math.fsum(single[kept])  # the same on every processor, as a product is not
-        whole = _sums(pairs, self.offsets) + backoff * alone
-        first = np.repeat(np.arange(self.tokens), np.diff(self.offsets))
-        pair = np.repeat(np.arange(len(pairs)), np.diff(self.pair_offsets))
-        pair_whole = _sums(triples, self.pair_offsets) + pair_backoff * whole[self.seconds]
-        return NGrams(
-            self.size,
-            self.symbols,
-            _single(single * kept / alone, kept),
-            self.offsets,
-            self.seconds,
-            _running(pairs / whole[first], self.offsets),
-            self.pair_offsets,
-            self.thirds,
-            _running(triples / pair_whole[pair], self.pair_offsets),
+        before, pair = self._contexts
+        listed, pair_listed = self._sums(pairs, triples)
+        alone = single[kept].sum()
+        whole = listed + backoff * alone
+        pair_whole = pair_listed + pair_backoff * whole[self.seconds]
+        return replace(
+            self,
+            single=_single(single * kept / alone, kept),
+            pairs=_running(pairs / whole[before], self.offsets),
+            triples=_running(triples / pair_whole[pair], self.pair_offsets),
         )
 
     # Making
@@ -233,16 +224,15 @@ class NGrams:
         size: int,
         symbols: tuple[str, ...],
         single: NDArray[np.float64],
-        pairs: tuple[NDArray[Any], ...] | None = None,
-        triples: tuple[NDArray[Any], ...] | None = None,
+        pairs: tuple[NDArray[Any], ...] = _NONE,
+        triples: tuple[NDArray[Any], ...] = _NONE,
     ) -> NGrams:
         """Make a model of the weights of single tokens, and of contexts (rising), last tokens and weights of longer n-grams.
 
         Contexts of ``triples`` are positions in ``pairs``.
         """
-        none = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-        before, seconds, pair_weights = pairs or none
-        context, thirds, triple_weights = triples or none
+        before, seconds, pair_weights = pairs
+        context, thirds, triple_weights = triples
         offsets = np.searchsorted(before, np.arange(len(single) + 1))
         pair_offsets = np.searchsorted(context, np.arange(len(seconds) + 1))
         return cls(
@@ -258,24 +248,13 @@ class NGrams:
         )
 
     @classmethod
-    def count(
-        cls,
-        texts: Iterable[str],
-        vocabulary: Vocabulary,
-        order: int = 3,
-        *,
-        language: str = "en",
-    ) -> NGrams:
-        """Count n-grams in public texts.
+    def count(cls, texts: Iterable[str], vocabulary: Vocabulary) -> NGrams:
+        """Count n-grams of up to three tokens in public texts, by the tokenizer of the vocabulary's language.
 
         Parameters
         ----------
         texts : iterable of str
             Never the private texts: the model is public.
-        order : int
-            Tokens in the longest n-gram: 1, 2 or 3.
-        language : str
-            Of spaCy's tokenizer.
 
         Examples
         --------
@@ -285,8 +264,7 @@ class NGrams:
         >>> bool(model.probability(1, before=0) > 0.5)
         True
         """
-        ids, offsets = token_ids(texts, vocabulary.words, language)
-        return cls.from_ids(ids, offsets, len(vocabulary), order)
+        return cls.from_ids(*token_ids(texts, vocabulary), len(vocabulary))
 
     @classmethod
     def from_ids(
@@ -297,47 +275,44 @@ class NGrams:
         order: int = 3,
         *,
         symbols: tuple[str, ...] = SYMBOLS,
-        discount: float = 0.75,
     ) -> NGrams:
         """Count n-grams in public documents, by absolute discounting (Ney, Essen and Kneser 1994).
 
         Parameters
         ----------
         ids, offsets
-            As of :meth:`log_probabilities`.
+            As of :meth:`perplexity`.
         size : int
             Words V of the vocabulary.
-        discount : float
-            Taken off each count and left to the back-off, in (0, 1).
+        order : int
+            Tokens in the longest n-gram: 1, 2 or 3.
         """
         if order not in (1, 2, 3):
             raise TextprivError(f"order is 1, 2 or 3 tokens; got {order}.")
-        count = size + len(symbols) + 1
-        none = np.zeros(count)
-        model = cls.from_probabilities(size, symbols, none + 1)
+        model = cls.from_probabilities(size, symbols, np.ones(size + len(symbols) + 1))
         if len(ids) and not -1 - len(symbols) <= ids.min() <= ids.max() < size:
             raise TextprivError(f"a word id is beyond the {size:,} words of the vocabulary.")
         tokens = model.of_ids(ids)
-        before, earlier = _contexts(tokens, offsets, model.start)
-        single = (np.bincount(tokens, minlength=count) + 1).astype(np.float64)
+        before, earlier = _tokens_before(tokens, offsets, model.start)
+        single = (np.bincount(tokens, minlength=model.tokens) + 1).astype(np.float64)
         if order == 1:
             return cls.from_probabilities(size, symbols, single)
-        pairs = _counted(before, tokens, count, discount)
+        pairs = _counted(before, tokens, model.tokens)
         model = cls.from_probabilities(size, symbols, single, pairs)
         if order == 2:
             return model
-        triples = _counted(model.find(0, earlier, before), tokens, count, discount)
+        triples = _counted(model.find(0, earlier, before), tokens, model.tokens)
         return cls.from_probabilities(size, symbols, single, pairs, triples)
 
 
 def token_ids(
-    texts: Iterable[str], words: Sequence[str], language: str = "en"
+    texts: Iterable[str], vocabulary: Vocabulary
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return tokens of public texts as for :meth:`NGrams.of_ids`, one text after the other, and where each begins."""
     import spacy
 
-    tokenizer = spacy.blank(language).tokenizer
-    number = {word: at for at, word in enumerate(words)}
+    tokenizer = spacy.blank(vocabulary.language or "en").tokenizer
+    number = {word: at for at, word in enumerate(vocabulary.words)}
     number |= {text: -2 - at for at, text in enumerate(SYMBOLS)}
     known: dict[str, list[int]] = {}
     ids: list[int] = []
@@ -351,7 +326,7 @@ def token_ids(
     return np.array(ids, np.int32), np.array(ends, np.int64)
 
 
-def _contexts(
+def _tokens_before(
     tokens: NDArray[np.int64], offsets: NDArray[np.int64], start: int
 ) -> tuple[NDArray[np.int64], ...]:
     """Return the token before each, and the one before that; a document begins after the start."""
@@ -360,34 +335,21 @@ def _contexts(
 
 
 def _counted(
-    context: NDArray[np.int64], last: NDArray[np.int64], count: int, discount: float
+    context: NDArray[np.int64], last: NDArray[np.int64], count: int
 ) -> tuple[NDArray[Any], ...]:
     """Return contexts, last tokens and discounted shares of all n-grams that occur after a listed context."""
-    keys = (context * count + last)[context >= 0]
-    keys, times = np.unique(keys, return_counts=True)
+    keys, times = np.unique((context * count + last)[context >= 0], return_counts=True)
     before, token = np.divmod(keys, count)
     total = np.bincount(before, weights=times)
-    return before, token, (times - discount) / total[before]
+    return before, token, (times - _DISCOUNT) / total[before]
 
 
-def _totals(ends: NDArray[np.uint32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the last running sum of each context."""
-    padded = np.append(ends, np.uint32(0)).astype(np.int64)
-    return np.where(np.diff(offsets) > 0, padded[offsets[1:] - 1], 0)
-
-
-def _steps(ends: NDArray[np.uint32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def _steps(ends: NDArray[np.uint32], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return single weights of running sums."""
-    whole = ends.astype(np.int64)
-    weights = whole - np.concatenate([[0], whole[:-1]])[: len(whole)]
+    weights: NDArray[Any] = np.diff(ends.astype(np.int64), prepend=0)
     first = offsets[:-1][np.diff(offsets) > 0]
     weights[first] = ends[first]
-    return weights
-
-
-def _sums(weights: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    whole = np.concatenate([[0.0], np.cumsum(weights)])
-    return whole[offsets[1:]] - whole[offsets[:-1]]
+    return weights / ONE
 
 
 def _running(weights: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.uint32]:
@@ -405,3 +367,53 @@ def _single(share: NDArray[np.float64], kept: NDArray[np.bool_]) -> NDArray[np.u
     weights = np.where(kept, np.maximum((share * (ONE - len(share))).astype(np.int64), 1), 0)
     weights[int(weights.argmax())] += ONE - int(weights.sum())
     return np.cumsum(weights).astype(np.uint32)
+
+
+# A model as one file of arrays. Compiled code reads by its values, so the reader checks all of them.
+
+_TYPES = [np.dtype(each) for each in ("u4", *("i8", "i4", "u4") * 2)]
+_NAMES = [each.name for each in fields(NGrams)]
+
+
+def write_model(path: Path, model: NGrams) -> None:
+    """Write all fields of a model."""
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **{name: getattr(model, name) for name in _NAMES})
+        flush(file)
+
+
+def read_model(path: Path, size: int) -> NGrams | None:
+    """Return the model in a file; None if it is damaged or is not over so many words."""
+    try:
+        with np.load(path) as stored:
+            own_size, symbols, *arrays = (stored[name] for name in _NAMES)
+    except Exception:  # a damaged file may raise anything
+        return None
+    model = NGrams(size, tuple(map(str, symbols.ravel())), *arrays)
+    tokens, single = size + len(model.symbols) + 1, model.single
+    if (
+        [each.dtype for each in arrays] != _TYPES
+        or any(each.ndim != 1 for each in arrays)
+        or own_size.tolist() != size
+        or len(single) != tokens
+        or not (single[-1] == ONE and single[0] and (single[1:] > single[:-1]).all())
+        or not _lists_tokens(tokens, tokens, *arrays[1:4])
+        or not _lists_tokens(tokens, len(model.pairs), *arrays[4:])
+    ):
+        return None
+    _, pairs, triples, backoff, pair_backoff = model.weights
+    falls = (pairs < 0).any() or (triples < 0).any()
+    return None if falls or (backoff <= 0).any() or (pair_backoff <= 0).any() else model
+
+
+def _lists_tokens(
+    tokens: int, contexts: int, offsets: NDArray[Any], last: NDArray[Any], ends: NDArray[Any]
+) -> bool:
+    """Whether each context lists rising tokens."""
+    counts = np.diff(offsets)
+    if len(offsets) != contexts + 1 or not offsets[0] == 0 <= counts.min(initial=0):
+        return False
+    if not offsets[-1] == len(ends) == len(last) or (last < 0).any() or (last >= tokens).any():
+        return False
+    keys = np.repeat(np.arange(contexts), counts) * tokens + last
+    return bool((np.diff(keys) > 0).all())

@@ -182,13 +182,12 @@ def test_long_documents_lose_no_more_than_is_stated_and_far_less_than_the_sum(mo
     rng = np.random.default_rng(7)
     first, second = rng.integers(0, 8, (2, 150)).tolist()
     found = compare_documents(mechanism, first, second)
-    # As the sentence about all such documents prints it.
-    reach = float(at_most(found.distances[-1], 3))
-    assert found.within == mechanism.statement.documents_within(found.words, reach)
-    assert f"each by a distance of up to {reach:g}: at most " in found.sentences()[-1]
-    assert found.within.delta == 1e-6
-    assert found.delta(found.within.epsilon)[1] <= 1e-6
-    assert found.epsilon(1e-6) < found.within.epsilon < found.within.total / 1.5
+    reach = float(at_most(found.distance, 3))
+    assert f"each by a distance of up to {reach:g}." in found.sentences()[0]
+    within = mechanism.statement.documents_within(found.words, reach)
+    assert within.delta == 1e-6
+    assert found.delta(within.epsilon)[1] <= 1e-6
+    assert found.epsilon(1e-6) < within.epsilon < within.total / 1.5
 
 
 def test_the_conversion_of_zcdp_is_below_the_simple_one_and_above_that_of_the_gaussian():

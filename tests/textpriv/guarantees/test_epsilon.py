@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from textpriv.evaluation.recovery import content_prior, word_recovery
 from textpriv.guarantees.epsilon import (
     choose,
     choose_epsilon,
-    eps_from_odds,
     epsilon_for,
     keep_share,
 )
@@ -33,7 +33,7 @@ def records(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _own_records(records, monkeypatch):
-    monkeypatch.setattr("textpriv.guarantees.records.cache_folder", lambda: records)
+    monkeypatch.setattr("textpriv.guarantees.epsilon.cache_folder", lambda: records)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,6 @@ def test_no_mechanism_exceeds_the_odds_asked_for(index, tree, odds):
         assert loss <= math.log(odds)
     mechanism = TreeTEM(tree, epsilon_for(tree, odds=odds))
     assert mechanism.statement.loss_at(tree.reference_distance) <= math.log(odds)
-    assert math.exp(eps_from_odds(odds, 1.7) * 1.7) == pytest.approx(odds)
 
 
 def keep_by_hand(mechanism, weights) -> float:
@@ -105,6 +104,16 @@ def test_an_answer_is_kept_for_just_this_question(index, monkeypatch):
     for other in ({"of": "all"}, {"prior": "uniform"}):
         with pytest.raises(TypeError):
             choose_epsilon(index, recovery=0.33, **other)
+
+
+def test_a_long_search_is_announced_and_a_kept_answer_is_not(index, records, monkeypatch):
+    monkeypatch.setattr("textpriv.guarantees.epsilon._LARGE", len(index))
+    with pytest.warns(UserWarning, match=f"about a minute. It is kept in {records}"):
+        choose_epsilon(index, recovery=0.36)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        choose_epsilon(index, recovery=0.36)
+        choose_epsilon(index, keep=0.5)
 
 
 def test_a_damaged_record_is_computed_again(index, records):
