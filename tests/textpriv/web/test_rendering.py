@@ -174,13 +174,11 @@ def test_a_rendering_shows_itself_and_has_a_short_repr(mechanism):
 
 def test_a_certificate_shows_its_verdict_and_constant(mechanism):
     certificate = textpriv.certify(mechanism)
-    text = sound(certificate._repr_html_()).text
-    assert "THE CLAIM HOLDS" in text
-    assert certificate.in_words(certificate.rho) in text
-    assert "THE CLAIM HOLDS" in str(certificate)
+    for text in (repr(certificate), str(certificate)):
+        assert "THE CLAIM HOLDS" in text
+        assert dict(certificate.rows())["constant"] in text
     broken = dataclasses.replace(certificate, holds=False, exact=False)
-    assert "THE CLAIM DOES NOT HOLD" in broken._repr_html_()
-    assert "THE CLAIM DOES NOT HOLD" in str(broken)
+    assert "THE CLAIM DOES NOT HOLD" in repr(broken)
 
 
 def test_a_statement_shows_whether_it_is_proved_and_what_is_not_protected(mechanism):
