@@ -55,27 +55,23 @@ _BLOCK, _MOST_BLOCKS = 64, 1024  # words of a block, and blocks of a large vocab
 
 
 class Decay(NamedTuple):
-    """The function of steps that weights are made of: ``exp(-rate * length)``, with steps cut off at ``cap``."""
+    """The function of steps that weights are made of: ``exp(-min(rate * length, most))``."""
 
     rate: float  # per step, or per root of a step
-    cap: int
+    most: float
     root: bool  # whether a distance is the root of its steps
 
     @classmethod
     def of(cls, index: Index, t: float, gamma: float) -> Decay:
-        """Return the decay at a rate, truncated at the first whole step from gamma up."""
-        root = index.space != "manhattan"
-        steps = gamma / index.unit
-        cap = math.ceil(min(steps * steps if root else steps, np.iinfo(np.int32).max))
-        return cls(t * index.unit, cap, root)
+        """Return the decay at a rate, truncated at gamma."""
+        return cls(t * index.unit, t * gamma, index.space != "manhattan")
 
 
 @njit
 def decay(steps: int, law: Decay) -> float:
     """Return the weight of a word so many steps away, as a part of that of the word itself."""
-    cut = min(np.int64(steps), np.int64(law.cap))
-    # At a huge rate one step may be beyond what exp takes; a truncated exponent is one of a metric still.
-    return exp(-min(law.rate * (math.sqrt(cut) if law.root else float(cut)), 700.0))
+    whole = np.int64(steps)
+    return exp(-min(law.rate * (math.sqrt(whole) if law.root else float(whole)), law.most))
 
 
 @njit

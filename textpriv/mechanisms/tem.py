@@ -52,7 +52,7 @@ class TEM(Mechanism):
         Public base measure, as in :meth:`Vocabulary.prior_weights`. "uniform" is the mechanism as published. Weights below
         2^-40 of the total are raised to it.
     gamma : float, optional
-        Truncation of the distance, rounded up to a whole step. Default: Theorem 3 from ``beta`` with the uniform prior, none
+        Truncation of the distance. Default: Theorem 3 from ``beta`` with the uniform prior, none
         with any other. At most 30 / t.
     beta : float
         For the default gamma of the uniform prior: the probability that a word falls beyond it.
@@ -85,8 +85,8 @@ class TEM(Mechanism):
         if gamma is not None:
             wanted = positive("gamma", gamma)
         self.measure = BaseMeasure(self._base_weights())
-        self.decay = Decay.of(index, self.t, min(wanted, LARGEST_EXPONENT / self.t))
-        self.gamma = float(index.length(self.decay.cap))
+        self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
+        self.decay = Decay.of(index, self.t, self.gamma)
         self.tables = NearTables(index, self.decay, self.measure)
 
     def _base_weights(self) -> NDArray[np.float64]:

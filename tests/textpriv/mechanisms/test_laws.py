@@ -342,7 +342,16 @@ def test_theorem_3_bounds_what_falls_beyond_gamma():
     mechanism = TEM(index, 20.0, "uniform", beta=0.05)
     laws, apart = np.exp(all_laws(mechanism)), index.distances_of(np.arange(len(index)))
     assert mechanism.gamma < apart.max()
-    assert np.where(apart > mechanism.gamma, laws, 0).sum(axis=1).max() <= 0.05
+    assert np.where(apart > mechanism.gamma, laws, 0).sum(axis=1).max() <= 0.05 + 1e-12
+
+
+def test_no_word_loses_more_than_60_nats_however_coarse_the_grid(index_of):
+    index = index_of(np.array([[0.0], [1.0], [2.0], [5000.0]]), space="euclidean")
+    mechanism = TEM(index, 6.0)
+    assert mechanism.gamma < index.unit
+    assert mechanism.statement.figures["worst_word_loss"] <= 60
+    laws = all_laws(mechanism)
+    assert np.abs(laws[:, None] - laws).max() <= 60
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "much", None, 1e31])
