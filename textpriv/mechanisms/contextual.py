@@ -259,7 +259,9 @@ class ContextualTEM(TEM):
         Constant of the guarantee ``P_w(y | c) <= exp(epsilon d(w, w')) P_w'(y | c)`` for every released context c.
     model : NGrams, path or callable, optional
         Public. An n-gram model, an ARPA file, or a function from the released prefix (ids; -2 and below for symbols) to
-        positive weights, shape (V,). Default: that of the index, else general English.
+        positive weights, shape (V,); below 2^-40 of their sum they are raised to it. With keys, a ledger or a certificate
+        the function needs a method ``fingerprint()``, which returns another text for other weights. Default: the model of
+        the index, else general English.
     gamma : float, optional
         Truncation of the distance. Default: none, that is 30 / t.
 
@@ -299,10 +301,17 @@ class ContextualTEM(TEM):
         return np.maximum(self.model.after()[: len(words)], _LEAST)
 
     def binding(self) -> dict[str, Any]:
-        """Return what a record about this mechanism is bound to; the model by its exact weights."""
+        """Return what a record about this mechanism is bound to; the model by its exact weights, a function by its fingerprint."""
         bound = Mechanism.binding(self)
         if self.model is not None:
             bound["settings"]["model"] = [checksum(array) for array in self.model.arrays]
+        elif not hasattr(self._given, "fingerprint"):
+            raise MechanismError(
+                "Keys, ledgers and certificates hold for one language model. Give this one a method fingerprint() that "
+                "returns another text for other weights."
+            )
+        else:
+            bound["settings"]["model"] = self._given.fingerprint()
         return bound | {"decay": list(self.decay)}
 
     def symbol(self, text: str) -> int:
@@ -327,7 +336,7 @@ class ContextualTEM(TEM):
                     f"A language model must return {size:,} positive weights, one for each word. Add a floor to words it "
                     "rules out."
                 )
-            return 0.0, np.arange(size), weights
+            return 0.0, np.arange(size), BaseMeasure(weights).weights  # as it is drawn from
         assert self.model is not None
         model, (_, pairs, triples, backoff, pair_backoff) = self.model, self.model.weights
         earlier, before = [*[model.start] * 2, *model.of_ids(released[-2:])][-2:]

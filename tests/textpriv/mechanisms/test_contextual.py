@@ -194,6 +194,46 @@ def test_a_callable_model_draws_by_its_weights(index, stream, goodness, level):
         assert goodness(counts, np.exp(mechanism.log_prob(word, context))) > level
 
 
+def test_a_callable_model_is_drawn_from_as_its_law_says_below_the_floor(index_of, stream):
+    far = index_of(10 * np.eye(40), space="euclidean")
+    rare = ContextualTEM(far, 5.0, model=lambda released: np.append(1e-17, np.ones(39)))
+    out = rare.sample_documents(
+        np.zeros(2_000, np.int32), np.arange(2_001), [stream("rare", n) for n in range(2_000)]
+    )
+    stays = np.exp(rare.log_prob(0))[0]
+    assert 0.5 < stays < 1
+    assert abs((out == 0).mean() - stays) < 6 * np.sqrt(stays * (1 - stays) / 2_000)
+
+
+class Weights:
+    """A callable model of fixed weights, whose repr tells nothing of them."""
+
+    def __init__(self, seed):
+        self.seed, self.weights = seed, np.random.default_rng(seed).uniform(1, 2, SIZE)
+
+    def __call__(self, released):
+        return self.weights
+
+    def __repr__(self):
+        return "weights"
+
+    def fingerprint(self):
+        return f"weights {self.seed}"
+
+
+def test_a_key_is_bound_to_the_fingerprint_of_a_callable_model(index):
+    first, second = (Privatizer(ContextualTEM(index, EPSILON, Weights(n))) for n in (0, 1))
+    assert first.fingerprint != second.fingerprint
+
+
+def test_a_callable_model_without_a_fingerprint_takes_no_key(index):
+    mechanism = ContextualTEM(index, EPSILON, model=lambda released: np.ones(SIZE))
+    private = Privatizer(mechanism, run_key=bytes(32))
+    with pytest.raises(MechanismError, match="fingerprint"):
+        private.privatize("w0 w1", key="one")
+    assert Privatizer(mechanism).privatize("w0 w1")
+
+
 def test_a_model_without_a_floor_is_refused(index, stream):
     mechanism = ContextualTEM(index, EPSILON, model=lambda prefix: np.eye(SIZE)[0])
     with pytest.raises(MechanismError, match="positive weights"):
