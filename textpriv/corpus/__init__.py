@@ -7,7 +7,7 @@ from textpriv.corpus.plan import check_corpus, files_of
 from textpriv.corpus.release import ColumnRule, Release
 from textpriv.corpus.report import CorpusReport, Progress
 from textpriv.corpus.run import privatize_corpus, rewrite_file
-from textpriv.engines.batch import document_key, unnamed_key
+from textpriv.engines.batch import unnamed_key
 from textpriv.engines.settings import PrivatizerSettings
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "Progress",
     "Release",
     "check_corpus",
-    "document_key",
     "files_of",
     "privatize_corpus",
     "read_records",

@@ -74,7 +74,7 @@ def privatize_corpus(
 
     Notes
     -----
-    ``privatizer.privatize(text, key=document_key(text_column, name))`` gives the same text, with
+    ``privatizer.privatize(text, key=Document(name, part=text_column))`` gives the same text, with
     ``unnamed_key(text_column, text)`` for the first of equal texts without names.
     """
     started = time.perf_counter()

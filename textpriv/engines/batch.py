@@ -31,7 +31,6 @@ __all__ = [
     "PrivatizerSettings",
     "Released",
     "Rows",
-    "document_key",
     "refuse_repeated",
     "release_in_process",
     "unnamed_key",
@@ -43,18 +42,6 @@ REPEATED_NAME = (
 )
 
 Value = TypeVar("Value")
-
-
-def document_key(column: str, document: str) -> bytes:
-    """Return the key of a named document: the same text under it is drawn the same way.
-
-    Examples
-    --------
-    >>> document_key("body", "letter-1") == document_key("subject", "letter-1")
-    False
-    """
-    name = document.encode("utf-8", "surrogatepass")
-    return framed(column.encode("utf-8", "surrogatepass")) + b"d" + framed(name)
 
 
 def unnamed_key(column: str, text: str, occurrence: int = 1) -> bytes:
@@ -190,9 +177,9 @@ class BatchRelease:
         self, rows: Rows, found: Sequence[tuple[int, int]], texts: Sequence[str]
     ) -> list[ReleaseKey]:
         """Return the key of each text, given its column and row."""
-        parts, is_counted = self.columns.texts, self.privatizer.ledger is not None
+        parts = self.columns.texts
         if rows.names is None:
-            if is_counted or rows.numbers is None:
+            if self.privatizer.ledger is not None or rows.numbers is None:
                 raise CorpusError(
                     "Each document needs a name of its own, by which a ledger counts it and from which its randomness "
                     "follows: name their column."
@@ -207,9 +194,7 @@ class BatchRelease:
             authors = _each(partial(_name, self.columns.author_column), rows.authors)
         from textpriv.ledger import Document
 
-        if is_counted:
-            return [Document(names[row], authors[row], parts[column]) for column, row in found]
-        return [Document(document_key(parts[c], names[row]), authors[row]) for c, row in found]
+        return [Document(names[row], authors[row], parts[column]) for column, row in found]
 
 
 def _each(read: Callable[[Any], Value], values: Iterable[Any]) -> list[Value]:

@@ -301,7 +301,7 @@ class ContextualTEM(TEM):
         return np.maximum(self.model.after()[: len(words)], _LEAST)
 
     def binding(self) -> dict[str, Any]:
-        """Return what a record about this mechanism is bound to; the model by its exact weights, a function by its fingerprint."""
+        """Return what a record about this mechanism is bound to; the model by its exact weights or its fingerprint."""
         bound = Mechanism.binding(self)
         if self.model is not None:
             bound["settings"]["model"] = [checksum(array) for array in self.model.arrays]

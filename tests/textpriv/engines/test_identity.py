@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -14,16 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from textpriv.corpus import PrivatizerSettings, document_key, privatize_corpus
+from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.corpus import run as corpus
 from textpriv.errors import CorpusError
 from textpriv.index import Index
-from textpriv.ledger import Ledger, settings_fingerprint
+from textpriv.ledger import Document, Ledger, settings_fingerprint
 from textpriv.mechanisms import TEM
 from textpriv.mechanisms import base as mechanism
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import document_identity
 from textpriv.run_key import RunKey
+from textpriv.spans.policy import SpanPolicy
 from textpriv.tokenization.policy import TokenPolicy
 from textpriv.vocabulary import Vocabulary
 
@@ -214,8 +216,19 @@ def test_a_named_document_of_a_corpus_is_the_one_that_the_library_releases(folde
     privatize_corpus(
         source, tmp_path / "out.jsonl", made.build(), document_column="id", key=_key(tmp_path)
     )
-    alone = made.build().privatize(TEXT, key=document_key("text", "7"))
+    alone = made.build().privatize(TEXT, key=Document("7", part="text"))
     assert _texts(tmp_path / "out.jsonl") == [alone]
+
+
+def test_the_columns_of_a_named_document_have_one_shift_of_dates(folder, tmp_path):
+    rows = [{"id": n, "subject": "on 2021-03-04", "body": "since 2021-03-04"} for n in range(20)]
+    made = _settings(folder, spans=SpanPolicy.preset("tickets").to_dict(), detect=["patterns"])
+    options = {"text_column": ("subject", "body"), "document_column": "id"}
+    source, target = _corpus(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    privatize_corpus(source, target, made.build(), key=_key(tmp_path), settings=made, **options)
+    pairs = [re.findall(r"\d{4}-\d\d-\d\d", line) for line in target.read_text().splitlines()]
+    assert all(first == second for first, second in pairs)
+    assert len({first for first, _ in pairs}) > 1
 
 
 @pytest.mark.parametrize("engine", ["spark", "ray"])
