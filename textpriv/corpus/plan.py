@@ -18,14 +18,14 @@ from textpriv.corpus.release import Release
 from textpriv.corpus.stores import is_stream
 from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import CorpusError
-from textpriv.files import is_url, local_path, lost_by
+from textpriv.files import is_url, local_path, lost_by, sha256_file
 from textpriv.spans.policy import SpanPolicy
 
 if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
 
 _TABLES = ("_delta_log", ".hoodie")  # folders that say which files of a table count
-_ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
+_ENDS = 64 * 1024  # bytes of an input at a URL, at either end, by which it is known again
 
 
 class File(NamedTuple):
@@ -105,12 +105,14 @@ class Plan:
             "columns": [release.read, release.labels_column, asdict(release.columns)],
             "bad records": [release.on_error, release.null],
             "part": release.part_records,
-            **{f"input {file.name}".rstrip(): _ends(file.path) for file in self.files},
+            **{f"input {file.name}".rstrip(): _digest(file.path) for file in self.files},
         }
 
 
-def _ends(path: str) -> list[Any]:
-    """Return the size of an input file and a hash of its ends, to notice another one."""
+def _digest(path: str) -> Any:
+    """Return a hash of an input file. At a URL, which is slow to read, it is of the ends, with the size."""
+    if not is_url(path):
+        return sha256_file(Path(path))
     digest = hashlib.sha256()
     with stores.opened(path) as opened:
         size = opened.seek(0, os.SEEK_END)

@@ -305,13 +305,13 @@ class ContextualTEM(TEM):
         bound = Mechanism.binding(self)
         if self.model is not None:
             bound["settings"]["model"] = [checksum(array) for array in self.model.arrays]
-        elif not hasattr(self._given, "fingerprint"):
+        elif (fingerprint := getattr(self._given, "fingerprint", None)) is None:
             raise MechanismError(
                 "Keys, ledgers and certificates hold for one language model. Give this one a method fingerprint() that "
                 "returns another text for other weights."
             )
         else:
-            bound["settings"]["model"] = self._given.fingerprint()
+            bound["settings"]["model"] = fingerprint()
         return bound | {"decay": list(self.decay)}
 
     def symbol(self, text: str) -> int:
