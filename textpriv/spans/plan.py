@@ -74,8 +74,8 @@ class SpanPlan:
 
     def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return the statement of words and spans together, which names the detectors."""
-        named = "; ".join(map(_named, self.detectors)) or "labels that came with the texts"
-        found = f"Spans were found by: {named}"
+        labels = "labels that came with the texts" + (", if any" if self.detectors else "")
+        found = f"Spans were found by: {'; '.join([*map(_named, self.detectors), labels])}"
         return self.policy.extend(statement).extended(notes=(found,))
 
     @cached_property
