@@ -108,8 +108,8 @@ class CarriedAnnotations:
             self._warned.update(new)
             warnings.warn(
                 f"Private documents are without {', '.join(new)} of the raw ones, which reveal something of the raw text. "
-                'Put textpriv before the component that makes them. Or keep cats and ents with carry=["cats", "ents"], '
-                "which the statement will name.",
+                'Put textpriv before the component that makes them, or replace entities with spans="chat". Or keep cats and '
+                'ents with carry=["cats", "ents"], which the statement will name.',
                 LostAnnotationWarning,
                 stacklevel=2,
             )

@@ -136,7 +136,8 @@ def _remove_half(folder: Path) -> None:
     """Remove what spaCy has written of a pipeline; the vocabulary comes last, so a folder with one was whole before."""
     if (folder / "vocab").exists() or not (folder / "meta.json").exists():
         return
-    parts = srsly.read_json(folder / "meta.json").get("pipeline", [])
+    meta = srsly.read_json(folder / "meta.json")
+    parts = [*meta.get("pipeline", []), *meta.get("disabled", [])]
     for place in (folder / name for name in ("tokenizer", "meta.json", "config.cfg", *parts)):
         if place.is_dir():
             shutil.rmtree(place)

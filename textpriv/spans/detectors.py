@@ -349,5 +349,5 @@ def make_detector(name: str, language: str = "en") -> Detector:
     if kind == "spacy":
         return SpacyDetector(which or f"{language}_core_{'web' if language == 'en' else 'news'}_sm")
     raise SpanError(
-        f"unknown detector {name!r}; use patterns, presidio, or spacy:PIPELINE, such as spacy:en_core_web_sm."
+        f"unknown detector {name!r}; use patterns, presidio, or spacy:PIPELINE. 'textpriv doctor' lists what is installed."
     )

@@ -131,7 +131,9 @@ class SpanPolicy:
         try:
             settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise SpanError(f"cannot read the policy {path}: {error.strerror}.") from None
+            raise SpanError(
+                f"cannot read the policy {path}: {error.strerror}. Take {', '.join(PRESETS)}, or a TOML file."
+            ) from None
         except ValueError as error:
             raise SpanError(f"the policy {path} is no TOML: {error}.") from None
         return cls.from_dict(settings)

@@ -416,10 +416,14 @@ def presidio(**options):
         (Missing, "Missing"),
         (NumberBlind, "NumberBlind, which finds no numbers"),
         (lambda: [Missing(), NumberBlind()], "Missing; NumberBlind, which finds no numbers"),
-        (lambda: None, "labels that came with the texts"),
     ],
 )
 def test_a_statement_says_what_the_detectors_cannot_find(mechanism, make, named):
     private = Privatizer(mechanism, spans=SpanPolicy.preset("chat"), detector=make())
     found = f"Spans were found by: {named}; labels that came with the texts, if any"
     assert found in private.statement.notes
+
+
+def test_a_statement_without_detectors_names_labels_alone(mechanism):
+    private = Privatizer(mechanism, spans=SpanPolicy.preset("chat"))
+    assert "Spans were found by: labels that came with the texts" in private.statement.notes
