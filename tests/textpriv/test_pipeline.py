@@ -434,7 +434,7 @@ def test_a_component_that_has_read_goes_to_spawned_workers(folder):
 
 def test_a_pipeline_that_read_raw_words_is_not_saved_at_all(folder, tmp_path):
     nlp = component_form(folder, save_raw_words=False)
-    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("sentencizer", first=True)
     nlp.disable_pipe("sentencizer")  # saved all the same
     for _, save in saved_in_every_way(nlp, tmp_path / "fresh"):
         save()
@@ -718,7 +718,7 @@ def test_a_raw_doc_is_refused_by_a_strict_pipeline(folder, loaded):
 
 def test_a_private_doc_passes_a_strict_pipeline(folder):
     nlp = strict_form(folder)
-    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("sentencizer", first=True)
     doc = nlp.make_doc(TEXTS[0])
     for private in (doc, doc.copy(), Doc(nlp.vocab).from_bytes(doc.to_bytes()), doc.to_bytes()):
         assert nlp(private).text == doc.text
@@ -743,7 +743,7 @@ def test_raw_words_in_a_strict_vocabulary_stop_the_pipeline(folder, tmp_path, wo
 
 def test_private_words_of_others_do_not_stop_a_strict_pipeline(folder, tmp_path):
     nlp = strict_form(folder, policy={"number": "keep"})
-    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("sentencizer", first=True)
     texts = [*TEXTS, "Cough 42 times!?", "(1,000)"]
     docs = list(nlp.pipe(texts, n_process=2, batch_size=1))  # read from bytes in this process
     with docs[0].retokenize() as retokenizer:
