@@ -718,7 +718,7 @@ def test_a_raw_doc_is_refused_by_a_strict_pipeline(folder, loaded):
 
 def test_a_private_doc_passes_a_strict_pipeline(folder):
     nlp = strict_form(folder)
-    nlp.add_pipe("sentencizer", first=True)
+    nlp.add_pipe("sentencizer")
     doc = nlp.make_doc(TEXTS[0])
     for private in (doc, doc.copy(), Doc(nlp.vocab).from_bytes(doc.to_bytes()), doc.to_bytes()):
         assert nlp(private).text == doc.text
@@ -743,7 +743,7 @@ def test_raw_words_in_a_strict_vocabulary_stop_the_pipeline(folder, tmp_path, wo
 
 def test_private_words_of_others_do_not_stop_a_strict_pipeline(folder, tmp_path):
     nlp = strict_form(folder, policy={"number": "keep"})
-    nlp.add_pipe("sentencizer", first=True)
+    nlp.add_pipe("sentencizer")
     texts = [*TEXTS, "Cough 42 times!?", "(1,000)"]
     docs = list(nlp.pipe(texts, n_process=2, batch_size=1))  # read from bytes in this process
     with docs[0].retokenize() as retokenizer:

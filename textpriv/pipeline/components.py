@@ -138,6 +138,7 @@ def _remove_half(folder: Path) -> None:
         return
     meta = srsly.read_json(folder / "meta.json")
     parts = [*meta.get("pipeline", []), *meta.get("disabled", [])]
+    parts += [f"{part}.json" for part in parts]  # such as the sentencizer's
     for place in (folder / name for name in ("tokenizer", "meta.json", "config.cfg", *parts)):
         if place.is_dir():
             shutil.rmtree(place)
