@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -93,10 +95,23 @@ class Plan:
         """Return the number of the part in which a batch is."""
         return max(0, batch.end - 1) // self.release.part_records
 
-    def job(self, privatizer: Privatizer) -> dict[str, Any]:
-        """Return everything that decides the output, in plain values by what to call it."""
-        release = self.release
-        return {
+    def job(self, privatizer: Privatizer, like: Mapping[str, str]) -> dict[str, str]:
+        """Return keyed hashes of everything that decides the output, by what to call it, to be compared with another job.
+
+        A job that is not made like another has a salt of its own, so that two manifests do not show what is equal.
+        """
+        release, ledger = self.release, privatizer.ledger
+        secret = f"seed {privatizer.seed}".encode() if ledger is None else bytes(ledger.mark)
+        secret = secret if release.key is None else release.key.secret
+        salt = like.get("salt") or secrets.token_hex(8)
+        own = hashlib.blake2b(secret, salt=bytes.fromhex(salt), person=b"textpriv-job").digest()
+
+        def mark(value: Any) -> str:
+            content = json.dumps(value, default=str).encode()
+            return hashlib.blake2b(content, key=own, digest_size=16).hexdigest()
+
+        items = {
+            "key": "key",
             "epsilon": privatizer.statement.epsilon,
             "mechanism": type(privatizer.mechanism).__name__,
             "settings": privatizer.fingerprint.hex(),
@@ -107,12 +122,13 @@ class Plan:
             "part": release.part_records,
             **{f"input {file.name}".rstrip(): _digest(file.path) for file in self.files},
         }
+        return {"salt": salt, **{name: mark(value) for name, value in items.items()}}
 
 
 def _digest(path: str) -> Any:
     """Return a hash of an input file. At a URL, which is slow to read, it is of the ends, with the size."""
     if not is_url(path):
-        return sha256_file(Path(path))
+        return _sha256(Path(path), os.stat(path).st_mtime_ns)
     digest = hashlib.sha256()
     with stores.opened(path) as opened:
         size = opened.seek(0, os.SEEK_END)
@@ -120,6 +136,11 @@ def _digest(path: str) -> Any:
             opened.seek(start)
             digest.update(opened.read(_ENDS))
     return [size, digest.hexdigest()]
+
+
+@lru_cache
+def _sha256(path: Path, changed: int) -> str:
+    return sha256_file(path)
 
 
 def beside(target: Path, name: str) -> Path:

@@ -7,10 +7,8 @@ finished, so an interrupted run is continued.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import secrets
 import shutil
 import sys
 import tempfile
@@ -259,10 +257,9 @@ class _Run:
         self._plan = self._plan.in_order([*names, *started])
         if started and folder.job == self._job(folder.job, len(started)):
             self._plan = self._plan.first(len(started))
-        is_same = (
-            release.resume and bool(names) and before["job"] == self._job(before["job"], len(names))
-        )
-        job = self._job(folder.job or (before["job"] if is_same else {})) if can_resume else {}
+        made_by = before.get("job") or {}
+        is_same = release.resume and bool(made_by) and made_by == self._job(made_by, len(names))
+        job = self._job(folder.job or (made_by if is_same else {})) if can_resume else {}
         if is_same and len(names) == len(self._plan.files):
             folder.remove()  # the run may have ended between its last two steps
             return self._finished(before)
@@ -273,11 +270,7 @@ class _Run:
             for file in () if is_publishing else self._plan.files[len(names) :]:
                 refuse_taken(f"{self._name}/{file.name}")
         elif not (is_publishing or (release.overwrite and not self._plan.is_folder)):
-            changed = (
-                _changed(before["job"], self._job(before["job"]))
-                if before.get("job") and job
-                else ""
-            )
+            changed = _changed(made_by, self._job(made_by)) if made_by and job else ""
             refuse_taken(self._name, changed and f", made otherwise ({changed})")
         is_new_key = key is not None and key.fresh
         if key is not None:
@@ -295,25 +288,8 @@ class _Run:
         folder.remove()
         return report
 
-    def _job(self, like: Mapping[str, Any] | None, files: int | None = None) -> dict[str, Any]:
-        """Return keyed hashes of everything that decides the output, to be compared with those of another job.
-
-        Others have another salt, so that two manifests do not show what is equal. With a number of files, the job of the
-        first ones alone.
-        """
-        ledger, key = self._privatizer.ledger, self._release.key
-        secret = f"seed {self._privatizer.seed}".encode() if ledger is None else bytes(ledger.mark)
-        salt = (like or {}).get("salt") or secrets.token_hex(8)
-        own = hashlib.blake2b(
-            secret if key is None else key.secret, salt=bytes.fromhex(salt), person=b"textpriv-job"
-        )
-
-        def mark(value: Any) -> str:
-            content = json.dumps(value, default=str).encode()
-            return hashlib.blake2b(content, key=own.digest(), digest_size=16).hexdigest()
-
-        items = {"key": "key", **self._plan.first(files).job(self._privatizer)}
-        return {"salt": salt, **{name: mark(value) for name, value in items.items()}}
+    def _job(self, like: Mapping[str, Any] | None, files: int | None = None) -> dict[str, str]:
+        return self._plan.first(files).job(self._privatizer, like or {})
 
     def _is_continued(self, folder: Checkpoint, job: Mapping[str, Any]) -> bool:
         """Return whether the run goes on in a folder; if not, there is none any more."""
