@@ -26,6 +26,7 @@ import textpriv
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.comparison import Comparison, Documents, Task, compare
 from textpriv.language import NGrams
+from textpriv.language.general_english import general_english
 from textpriv.mechanisms.base import Mechanism
 
 # Where IMDB's training half is parted: private reviews, the attacker's model, the judge; the attacker is tried on the rest.
@@ -91,14 +92,18 @@ def mechanisms_of(
     vocabulary: textpriv.Vocabulary, model: NGrams, *, peers: bool
 ) -> dict[str, Mechanism]:
     """The rows of the tables, at epsilons from which a search begins."""
-    plain = textpriv.Index.build(vocabulary, "euclidean")
+    plain, english = (
+        textpriv.Index.build(vocabulary, "euclidean"),
+        general_english(vocabulary.words),
+    )
     recommended = textpriv.Index.build(vocabulary, "recommended")
     rows: dict[str, Mechanism] = {
         "TEM as published": textpriv.TEM(plain, 3.0, prior="uniform"),
         "TEM, prior by counts": textpriv.TEM(plain, 3.0, prior="counts"),
         "TEM, recommended space, flat prior": textpriv.TEM(recommended, 3.0, prior="uniform"),
         "TEM, recommended space, prior by counts": textpriv.TEM(recommended, 3.0, prior="counts"),
-        "ContextualTEM, recommended space": textpriv.ContextualTEM(recommended, 3.0, model),
+        "ContextualTEM, model of reviews": textpriv.ContextualTEM(recommended, 3.0, model),
+        "ContextualTEM, general English": textpriv.ContextualTEM(recommended, 3.0, english),
         "TreeTEM, average linkage": textpriv.TreeTEM(
             textpriv.Tree.build(vocabulary, "average"), 3.0, prior="counts"
         ),
