@@ -13,25 +13,6 @@ from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = [
-    "CorpusError",
-    "DocumentError",
-    "IndexFolderError",
-    "LedgerError",
-    "LimitError",
-    "MechanismError",
-    "MetricError",
-    "PolicyError",
-    "RawTextError",
-    "SpanError",
-    "TextprivError",
-    "VocabularyError",
-    "at_position",
-    "how_to_install",
-    "installed",
-    "needs",
-]
-
 
 class TextprivError(ValueError):
     """Base class: something the user gave cannot be used as it is."""

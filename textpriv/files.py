@@ -11,20 +11,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
-__all__ = [
-    "CACHE_VARIABLE",
-    "atomic_write",
-    "cache_folder",
-    "created",
-    "flush",
-    "is_url",
-    "local_path",
-    "lost_by",
-    "sha256_file",
-    "sync_folder",
-    "umask",
-]
-
 CACHE_VARIABLE = "TEXTPRIV_CACHE_DIR"
 
 

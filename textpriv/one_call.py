@@ -14,8 +14,6 @@ from textpriv.privatizer import Privatizer
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE
 from textpriv.tokenization.policy import TokenPolicy
 
-__all__ = ["privatize"]
-
 
 @overload
 def privatize(  # type: ignore[overload-overlap]

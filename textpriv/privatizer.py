@@ -37,8 +37,6 @@ from textpriv.tokenization.detokenizer import Detokenizer, PrivateTokens
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, without_halves
 from textpriv.tokenization.policy import TokenPolicy
 
-__all__ = ["CHANGED", "PrivateTokens", "Privatizer", "ReleaseKey"]
-
 ReleaseKey = DocumentKey | Document | Stream  # a document's randomness follows from it
 
 CHANGED = (

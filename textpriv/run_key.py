@@ -17,8 +17,6 @@ from pathlib import Path
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, flush, local_path, sync_folder
 
-__all__ = ["RunKey", "read_run_key"]
-
 _BYTES = 32
 
 

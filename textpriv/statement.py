@@ -18,17 +18,6 @@ from typing import Any, NamedTuple
 
 from textpriv.errors import TextprivError
 
-__all__ = [
-    "PrivacyStatement",
-    "Together",
-    "UnsoundWarning",
-    "at_least",
-    "at_most",
-    "epsilon_of_zcdp",
-    "factor_in_words",
-    "odds_in_words",
-]
-
 _SHOWN = 20  # columns of a statement
 _WIDTH, _HEADING = 100, 15  # of the table, and of its headings
 DOCUMENT_WORDS, DOCUMENT_DELTA = 100, 1e-6  # of the line about documents

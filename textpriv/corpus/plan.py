@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -115,32 +115,23 @@ class Plan:
             "epsilon": privatizer.statement.epsilon,
             "mechanism": type(privatizer.mechanism).__name__,
             "settings": privatizer.fingerprint.hex(),
-            "seed": privatizer.seed,
             "format": [self.format, None if self.is_folder else self.files[0].compression],
             "columns": [release.read, release.labels_column, asdict(release.columns)],
             "bad records": [release.on_error, release.null],
             "part": release.part_records,
-            **{f"input {file.name}".rstrip(): _digest(file.path) for file in self.files},
+            **{f"input {file.name}".rstrip(): _known_by(file.path) for file in self.files},
         }
         return {"salt": salt, **{name: mark(value) for name, value in items.items()}}
 
 
-def _digest(path: str) -> Any:
-    """Return a hash of an input file. At a URL, which is slow to read, it is of the ends, with the size."""
+def _known_by(path: str) -> Any:
+    """Return by what an input file is known: its SHA-256, or at a URL, which is slow to read, its size and both ends."""
     if not is_url(path):
-        return _sha256(Path(path), os.stat(path).st_mtime_ns)
-    digest = hashlib.sha256()
+        return sha256_file(Path(path))
     with stores.opened(path) as opened:
-        size = opened.seek(0, os.SEEK_END)
-        for start in (0, max(0, size - _ENDS)):
-            opened.seek(start)
-            digest.update(opened.read(_ENDS))
-    return [size, digest.hexdigest()]
-
-
-@lru_cache
-def _sha256(path: Path, changed: int) -> str:
-    return sha256_file(path)
+        first, size = opened.read(_ENDS), opened.seek(0, os.SEEK_END)
+        opened.seek(max(0, size - _ENDS))
+        return [size, first.hex(), opened.read(_ENDS).hex()]
 
 
 def beside(target: Path, name: str) -> Path:

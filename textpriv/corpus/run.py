@@ -259,10 +259,10 @@ class _Run:
             self._plan = self._plan.first(len(started))
         made_by = before.get("job") or {}
         is_same = release.resume and bool(made_by) and made_by == self._job(made_by, len(names))
-        job = self._job(folder.job or (made_by if is_same else {})) if can_resume else {}
         if is_same and len(names) == len(self._plan.files):
             folder.remove()  # the run may have ended between its last two steps
             return self._finished(before)
+        job = self._job(folder.job or (made_by if is_same else {})) if can_resume else {}
         is_continued = self._is_continued(folder, job)
         is_publishing = is_continued and (folder.path / "publishing").exists()
         if is_same:
@@ -437,7 +437,7 @@ def _counted(manifest: Mapping[str, Any]) -> Counts:
 def _changed(before: Mapping[str, Any], job: Mapping[str, Any]) -> str:
     """Name what differs between two jobs, if anything."""
     if before.get("key") != job.get("key"):
-        return "changed: key"
+        return "changed: key or seed"
     found = [name for name in {**before, **job} if before.get(name) != job.get(name)]
     named = [name for name in found if name != "settings"] or found
     more = f" and {len(named) - 5:,} more" if len(named) > 5 else ""

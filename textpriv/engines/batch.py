@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 
     from textpriv.privatizer import Privatizer, ReleaseKey
 
-__all__ = [
-    "REPEATED_NAME",
-    "BatchRelease",
-    "Columns",
-    "PrivatizerSettings",
-    "Released",
-    "Rows",
-    "refuse_repeated",
-    "release_in_process",
-    "unnamed_key",
-]
-
 REPEATED_NAME = (
     "a document before it has the same name, and equal texts under one name would come out equal. Give each document a name "
     "of its own, or count versions of one in a ledger."

@@ -15,8 +15,6 @@ from textpriv.randomness import Occurrences
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["privatize_dataset"]
-
 _ROWS = 1_000  # at a time
 
 Numbers = Mapping[int, tuple[int, ...]]  # of rows with a text that is not the first of its kind

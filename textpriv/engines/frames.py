@@ -14,8 +14,6 @@ from textpriv.randomness import Occurrences
 if TYPE_CHECKING:
     from textpriv.statement import PrivacyStatement
 
-__all__ = ["frame_statement", "privatize_frame"]
-
 _SERIES = "text"  # the name of the column of a Series in keys of documents
 
 

@@ -21,8 +21,6 @@ from textpriv.engines.batch import BatchRelease, Released, Rows, release_in_proc
 from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import CorpusError
 
-__all__ = ["Result", "in_order"]
-
 Job = TypeVar("Job")
 Result = Callable[[], Released]
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from ray.data import Dataset
 
-__all__ = ["cluster", "each", "privatize_dataset"]
-
 _ROWS = 1_000  # at a time
 _STORE_BYTES = 256 * 1024 * 1024  # of an object store on this machine; batches pass through it
 

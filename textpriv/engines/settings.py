@@ -12,8 +12,6 @@ from textpriv.errors import CorpusError
 if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
 
-__all__ = ["Columns", "PrivatizerSettings"]
-
 
 @dataclass(frozen=True)
 class PrivatizerSettings:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["each", "privatize_dataframe", "session"]
-
 _ATTEMPTS = 4  # of a task, as on a cluster
 
 

@@ -184,8 +184,7 @@ class BestAttacker:
             keys = KeyedStreams(seed=0)  # nothing here is private
             streams = [keys.stream(f"public text {at}") for at in range(len(offsets) - 1)]
             return mechanism.sample_documents(ids, offsets, streams)
-        drawn = ids.copy()
-        words = ids >= UNKNOWN
+        drawn, words = ids.copy(), ids >= UNKNOWN
         drawn[words] = Law(mechanism).draws(ids[words], np.random.default_rng(0))
         return drawn
 

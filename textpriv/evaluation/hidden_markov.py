@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from textpriv.language.ngrams import ONE
 from textpriv.mechanisms.measure import first_above
 
-__all__ = ["likeliest_path", "posterior"]
-
 
 @njit
 def _weight(ends: NDArray[np.uint32], at: int, low: int) -> float:

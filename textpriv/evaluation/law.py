@@ -15,8 +15,6 @@ from scipy.sparse import csr_matrix, vstack
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.vocabulary.vocabulary import Prior
 
-__all__ = ["Law"]
-
 _CELLS = 1 << 23  # of the matrix held at a time
 _KEPT, _MOST = 0.99, 512  # probability and number of a word's likeliest outputs
 

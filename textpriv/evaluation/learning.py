@@ -30,8 +30,6 @@ else:
     BaseEstimator, ClassifierMixin = _base.BaseEstimator, _base.ClassifierMixin
     check_is_fitted = needs("sklearn.utils.validation").check_is_fitted
 
-__all__ = ["ChannelClassifier", "count_matrix"]
-
 _TRIED = (0.03, 0.1, 0.3, 1.0, 3.0)  # C
 _HELD_OUT = 5  # one document in so many is held out to choose it
 _STEPS = 30  # of expectation maximization
@@ -105,11 +103,10 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(np.asarray(y), return_inverse=True)
         if len(labels) != counts.shape[0]:
             raise TextprivError(f"got {counts.shape[0]} documents and {len(labels)} labels.")
-        mechanism = self.mechanism
-        law = Law(
-            mechanism.average() if isinstance(mechanism, ContextualTEM) else mechanism, self.prior
-        )
-        originals = _Originals(law, np.asarray(counts.sum(axis=0), dtype=np.float64).ravel())
+        given = self.mechanism
+        given = given.average() if isinstance(given, ContextualTEM) else given
+        outputs = np.asarray(counts.sum(axis=0), dtype=np.float64).ravel()
+        originals = _Originals(Law(given, self.prior), outputs)
         self.words_ = originals.words
         self.C_ = self.C or self._chosen(counts, labels, originals)
         weights, self.intercept_ = self._weights(counts, labels, originals, self.C_)

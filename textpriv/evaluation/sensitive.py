@@ -15,8 +15,6 @@ from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary.builtin import LISTS, words_in
 
-__all__ = ["ListExposure", "can_compare", "exposure"]
-
 _COMPARED = 50_000  # words of a vocabulary whose pairs are compared in about half a minute
 _COMPARED_ROWS = 5_000  # of a mechanism whose distributions are no exponential ones
 _DRAWS = 200  # of a word, without a closed output distribution
@@ -47,11 +45,6 @@ class ListExposure(NamedTuple):
     keep: NDArray[np.float64]
     guessed: NDArray[np.float64] | None
     draws: int
-
-    @property
-    def half(self) -> float:
-        """The probability to stay that half of the words have, or a larger one."""
-        return float(np.sort(self.keep)[::-1][(len(self.keep) - 1) // 2])
 
     @property
     def most(self) -> list[tuple[str, float, float | None]]:

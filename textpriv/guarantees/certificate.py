@@ -23,8 +23,6 @@ from textpriv.mechanisms.pairs import ROUNDING, log_normalisers, pair_constant
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.statement import at_least, at_most
 
-__all__ = ["Certificate", "certify", "count_draws", "losses_by_draws"]
-
 _EXHAUSTIVE = 1500  # words that are compared over all triples of input, input and output
 _AGREEMENT = 1e-6  # nats by which a closed form may differ from the mechanism's own log_prob
 _TRIED = 32  # words by which a constant that a mechanism brings is tried

@@ -14,16 +14,6 @@ from textpriv.files import cache_folder
 from textpriv.index.index import Index
 from textpriv.vocabulary.builtin import read_builtin, read_manifest
 
-__all__ = [
-    "BUILTIN",
-    "ENGLISH",
-    "LIST_LENGTH",
-    "SPACE",
-    "absolute_name",
-    "builtin_index",
-    "open_index",
-]
-
 ENGLISH = "builtin:en"
 BUILTIN = "builtin:"  # before the code of a language, where otherwise a folder is named
 SPACE = "recommended"

@@ -30,18 +30,6 @@ from textpriv.vocabulary.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from textpriv.index.index import Index
 
-__all__ = [
-    "GRAPH",
-    "INDEX",
-    "META",
-    "TREE",
-    "Found",
-    "check_sample",
-    "read",
-    "refuse",
-    "write",
-]
-
 INDEX, TREE = "index", "tree"
 META, GRAPH = "index.json", "hnsw.bin"
 

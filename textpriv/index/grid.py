@@ -21,18 +21,6 @@ from threadpoolctl import ThreadpoolController
 from textpriv.index.spaces import MANHATTAN, RECOMMENDED, transformed
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
-__all__ = [
-    "RANKS",
-    "REFERENCE",
-    "SHARES",
-    "Grid",
-    "Moved",
-    "Typical",
-    "exact_lists",
-    "typical_distances",
-    "weighted_quantiles",
-]
-
 _LONGEST = 2**11  # steps from the centre to a point: four times its square is 2^24
 _UNIT_BITS = 11  # of the length of a step, so that squared lengths are exact in float64, too
 _SAMPLE = 2000  # words on which we measure how far rounding moved the points

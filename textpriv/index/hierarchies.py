@@ -17,17 +17,6 @@ from textpriv.errors import TextprivError, VocabularyError
 from textpriv.index.grid import Grid
 from textpriv.index.spaces import MANHATTAN
 
-__all__ = [
-    "LEVELS",
-    "METHODS",
-    "clustered",
-    "cut_levels",
-    "read_paths",
-    "rounded_down",
-    "tree_of",
-    "wordnet_paths",
-]
-
 LEVELS = 64  # heights that a tree may have
 METHODS = ("ward", "average", "complete", "single")
 

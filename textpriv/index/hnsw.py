@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from textpriv.errors import TextprivError, how_to_install
 from textpriv.index.folder import refuse
 
-__all__ = ["build_graph", "need_hnswlib", "read_graph"]
-
 _HEAD = struct.Struct("<6Q i I 3Q d Q")  # as hnswlib writes it, without spaces between
 _ROWS = 4096  # rows checked at a time
 _EFFORT = 100  # ``ef_construction`` of a graph, and ``ef`` of its queries

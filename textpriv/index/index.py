@@ -29,8 +29,6 @@ from textpriv.index.spaces import MANHATTAN
 from textpriv.language.ngrams import NGrams
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
-__all__ = ["Index", "progress_bar"]
-
 
 @contextmanager
 def progress_bar(stage: str, shown: bool) -> Iterator[Callable[[int, int], None]]:

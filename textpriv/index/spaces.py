@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from textpriv.errors import MetricError
 from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["MANHATTAN", "RECOMMENDED", "SPACES", "transformed"]
-
 SPACES = ("recommended", "euclidean", "unit", "manhattan")
 RECOMMENDED, EUCLIDEAN, UNIT, MANHATTAN = SPACES
 

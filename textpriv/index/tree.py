@@ -33,8 +33,6 @@ from textpriv.index.hierarchies import (
 from textpriv.index.index import Index, progress_bar
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
-__all__ = ["Nodes", "Tree"]
-
 _NEAREST, _SAMPLE = 10, 1000  # neighbours that are looked for, and words for which they are
 
 

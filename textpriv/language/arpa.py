@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from textpriv.errors import TextprivError
 from textpriv.language.ngrams import OTHER, START, NGrams
 
-__all__ = ["read_arpa"]
-
 _LARGEST = 0.999  # of a context's probability that its successors have
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from textpriv.language.ngrams import OTHER, START, NGrams
 
-__all__ = ["DATA", "PER_UNIT", "general_english"]
-
 DATA = Path(__file__).with_name("data")
 PER_UNIT = 10  # steps of the logarithms in which the files keep weights, in one nat
 

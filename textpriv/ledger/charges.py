@@ -17,17 +17,6 @@ if TYPE_CHECKING:
     from textpriv.mechanisms.base import Mechanism
     from textpriv.tokenization.policy import TokenPolicy
 
-__all__ = [
-    "DELTA",
-    "Charge",
-    "Document",
-    "Release",
-    "Shared",
-    "Spent",
-    "Terms",
-    "settings_fingerprint",
-]
-
 DELTA = 1e-6  # of which statements speak
 
 

@@ -35,8 +35,6 @@ from textpriv.ledger.store import checked_file, connect, create, damaged, plain_
 from textpriv.randomness import DocumentKey, framed, identity_bytes
 from textpriv.statement import at_most, epsilon_of_zcdp, factor_in_words
 
-__all__ = ["LIMITS", "Ledger"]
-
 _IN_RHO = (
     "each WHOSE at most {} rho of zero-concentrated differential privacy under all indexes together: any set of outcomes is "
     f"at most {{}} times as likely for one as for another, plus {DELTA:g}"

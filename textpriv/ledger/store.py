@@ -11,8 +11,6 @@ from pathlib import Path
 
 from textpriv.errors import LedgerError
 
-__all__ = ["checked_file", "connect", "create", "damaged", "plain_errors"]
-
 _APPLICATION, _FORMAT = 0x74706C67, 3  # mark an SQLite file as a ledger of this format
 _PATIENCE = 60.0  # seconds to wait for another process's transaction; one takes milliseconds
 _AMOUNT = "INTEGER NOT NULL CHECK (typeof({0}) = 'integer' AND {0} >= 0)"

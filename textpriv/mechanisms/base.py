@@ -25,8 +25,6 @@ from textpriv.randomness import RandomWords, as_stream
 from textpriv.statement import PrivacyStatement, at_least
 from textpriv.vocabulary.builtin import FIRST_NAMES, words_in
 
-__all__ = ["ALGORITHM", "UNKNOWN", "Group", "Mechanism", "checksum", "positive"]
-
 # The version of mechanisms, samplers and constants: run keys, ledgers and certificates are bound to it. Raise it when the
 # same settings draw otherwise under the same key.
 ALGORITHM = 4

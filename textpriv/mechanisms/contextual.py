@@ -47,8 +47,6 @@ from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["ContextualTEM", "configure"]
-
 NextWord = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # released prefix -> weights, (V,)
 
 _LEAST = 2.0**-24  # probability of a word without context: rarer words would need many attempts

@@ -23,8 +23,6 @@ from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import RandomWords, fill_each
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["Madlib", "configure"]
-
 _QUERIES = 512  # noisy points searched at a time
 _FINER = 1 << 10  # parts of a step to which noisy points are rounded
 _FARTHEST = 1 << 20  # steps from the centre, in a coordinate, at which they are cut off

@@ -17,20 +17,6 @@ from numpy.typing import NDArray
 
 from textpriv.randomness import RandomWords, fill_each
 
-__all__ = [
-    "PARTS",
-    "WORDS",
-    "Attempt",
-    "BaseMeasure",
-    "MeasureTables",
-    "coin",
-    "draw_in_rounds",
-    "exp",
-    "expm1",
-    "find",
-    "first_above",
-]
-
 PARTS = 1 << 62
 WORDS = 4  # random words of one attempt
 _MOST = 64  # attempts of a round

@@ -34,18 +34,6 @@ from textpriv.mechanisms.measure import (
 )
 from textpriv.vocabulary.vocabulary import read_only
 
-__all__ = [
-    "SLACK",
-    "Decay",
-    "NearTables",
-    "Rows",
-    "attempts",
-    "decay",
-    "fits",
-    "steps_between",
-    "whole",
-]
-
 SLACK = 2e-9  # nats that whole parts and coins may add to a loss: 4.1 x 2^-32, and as much again for the floats in them
 COARSE = float(1 << 32)  # parts below it are accepted by a coin
 _MARGIN = float(1 << 30)  # parts that a row leaves to its envelope, more than its sums round by

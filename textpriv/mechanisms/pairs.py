@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from textpriv.index.index import Index
 
-__all__ = ["ROUNDING", "log_normalisers", "pair_constant"]
-
 ROUNDING = 1e-11  # nats by which the difference of two computed normalisers may be off
 _ROWS, _COLUMNS = 128, 2048  # of a block, so that its tables stay in a processor's cache
 

@@ -25,8 +25,6 @@ from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
 from textpriv.vocabulary.priors import DEFAULT_PRIOR
 
-__all__ = ["LARGEST_EXPONENT", "TEM", "configure", "truncation"]
-
 # "No truncation" means a truncation at this many nats: every probability then keeps a known relative precision.
 LARGEST_EXPONENT = 30.0
 

@@ -42,8 +42,6 @@ from textpriv.mechanisms.tem import LARGEST_EXPONENT
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement, at_most, odds_in_words
 
-__all__ = ["TreeTEM", "configure"]
-
 _SHOWN = 5  # words of each group, and heights in a caveat, that are named
 _GROUPS = 8  # groups of a word that are told
 _HEIGHT_BITS = 2.0**30  # chosen odds become heights of so many parts of a nat, rounded down

@@ -216,11 +216,8 @@ class PrivateForm:
                     "raw documents in a vocabulary of their own. Or save before the first text. If those words are public, "
                     "set save_raw_words = true in its config."
                 )
-            warnings.warn(
-                f"save_raw_words is true, and {message} Do not pass it on.",
-                RawTextWarning,
-                stacklevel=4,
-            )
+            told = f"save_raw_words is true, and {message} Do not pass it on."
+            warnings.warn(told, RawTextWarning, stacklevel=4)
         self._known_words = len(self.vocab)
 
     def _has_unreleased(self) -> bool:

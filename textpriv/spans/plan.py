@@ -31,8 +31,6 @@ from textpriv.tokenization.batches import SPAN, RawBatch, SpanTokens
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import MASK, TokenPolicy
 
-__all__ = ["DocumentSpans", "Labels", "SpanPlan"]
-
 Labels = Iterable[Sequence[Any]]  # spans of one text: start, end and kind
 
 # Reads what is released as written: no word is in this vocabulary.

@@ -15,8 +15,6 @@ from textpriv.spans.laws.base import SpanClaim, SpanLaw, registry
 from textpriv.statement import PrivacyStatement, at_most
 from textpriv.tokenization.policy import LOWERED
 
-__all__ = ["LABELS", "PRESETS", "UNDETECTED_PASS", "SpanPolicy"]
-
 UNDETECTED_PASS = "pass what the detector misses"  # noqa: S105 - no password
 
 PRESETS = ("notes", "tickets", "chat")

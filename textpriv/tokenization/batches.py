@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization.policy import CLASSES
 
-__all__ = ["KEPT", "MASKED", "SPAN", "RawBatch", "SpanTokens", "class_names", "tally"]
-
 # Codes below UNKNOWN are of tokens that are not drawn.
 MASKED, KEPT = -2, -3  # a kept token of class number c has the code KEPT - c
 SPAN = KEPT - len(CLASSES)  # a typed span of kind number k has the code SPAN - k, and is one token

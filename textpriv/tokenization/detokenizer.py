@@ -17,8 +17,6 @@ from textpriv.errors import MechanismError
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization.batches import SPAN, RawBatch, class_names, named_counts, tally
 
-__all__ = ["Detokenizer", "PrivateTokens"]
-
 _NONE_BEFORE, _NONE_AFTER = 1, 2
 _BLANKS = frozenset((" ", "\n", "\n\n"))
 _CLOSING = _BLANKS.union(

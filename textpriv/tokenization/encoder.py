@@ -28,8 +28,6 @@ from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization.batches import KEPT, MASKED, RawBatch
 from textpriv.tokenization.policy import CLASSES, MASK, TokenPolicy
 
-__all__ = ["DEFAULT_LANGUAGE", "TextEncoder", "without_halves", "words_of_rules"]
-
 DEFAULT_LANGUAGE = "en"  # of an index without a language
 _LONGEST = (
     1_000  # characters of a chunk that is still read as words: spaCy's time grows with the square

@@ -12,8 +12,6 @@ from typing import Any
 
 from textpriv.errors import PolicyError
 
-__all__ = ["ACTIONS", "CLASSES", "LOWERED", "MASK", "TokenPolicy"]
-
 ACTIONS = ("sample", "mask", "drop", "keep")
 CLASSES = ("unknown", "number", "punctuation", "space", "stopword")
 MASK = "[MASK]"

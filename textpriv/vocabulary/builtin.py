@@ -18,18 +18,6 @@ import numpy as np
 from textpriv.errors import VocabularyError
 from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = [
-    "DATA",
-    "FILES",
-    "FIRST_NAMES",
-    "ILLNESSES",
-    "LISTS",
-    "SURNAMES",
-    "read_builtin",
-    "read_manifest",
-    "words_in",
-]
-
 DATA = Path(__file__).parent / "data"
 FILES = {"words": "{}-words.txt", "numbers": "{}-numbers.npy", "scales": "{}-scales.npy"}
 

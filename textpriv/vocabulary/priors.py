@@ -15,8 +15,6 @@ from textpriv.vocabulary.readers import decoded, is_number, lines_of, refuse
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["DEFAULT_PRIOR", "NAMES", "Prior", "counts_of", "named_weights", "weights_of"]
-
 Prior: TypeAlias = "str | os.PathLike[str] | Mapping[str, float] | ArrayLike"
 """A prior as users give it: a name, a file of counts, a mapping from word to count, or an array."""
 

@@ -17,8 +17,6 @@ from typing import Any
 from textpriv.errors import VocabularyError
 from textpriv.files import atomic_write, cache_folder, sha256_file
 
-__all__ = ["HUBS", "SETS", "PublicSet", "get", "is_named", "set_named", "where"]
-
 HUBS = {
     "gensim": "https://github.com/RaRe-Technologies/gensim-data/releases/download/{0}/{0}.gz",
     "spacy": "https://github.com/explosion/spacy-models",

@@ -23,8 +23,6 @@ from textpriv.vocabulary.public_sets import get, is_named, set_named
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["decoded", "is_number", "lines_of", "read_source", "refuse"]
-
 _GZIP_MAGIC = b"\x1f\x8b"
 _HEADER = re.compile(rb"\s*(\d{1,9})[ \t]+(\d{1,5})\s*")
 _LONGEST = 1 << 22  # bytes of a line

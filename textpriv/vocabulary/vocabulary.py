@@ -19,8 +19,6 @@ from textpriv.vocabulary.readers import read_source
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Prior", "Vocabulary", "read_only"]
-
 
 class Vocabulary:
     """Words, one vector for each, and perhaps a prior. All of it must be public.

@@ -15,8 +15,6 @@ from typing import Any
 from textpriv import __version__
 from textpriv.statement import at_least, at_most
 
-__all__ = ["SAMPLE", "Chart", "asset", "content_policy", "fill"]
-
 SAMPLE = (
     "John Miller, 34, was admitted with chest pain on 12 March. He was given insulin and went home on Friday. "
     "His sister Maria lives in Boston."

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from textpriv.index.index import Index
     from textpriv.mechanisms.base import Mechanism
 
-__all__ = ["AGAIN", "LONGEST", "Playground", "Refusal", "Settings"]
-
 LONGEST = 20_000  # characters of a text
 AGAIN = (
     "Each further draw of a text reveals more about it, because the losses of all draws add up. Release one draw, and "

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from textpriv.privatizer import PrivateTokens
 
-__all__ = ["Rendering", "kinds_of", "render", "token_spans"]
-
 _DRAWN, _MASKED, _SPAN = "drawn", "masked", "typed span"
 # Grounds that let the page's own text colour through, on light and on dark; each kind also has a line of its own, so that
 # no colour has to be told from another.

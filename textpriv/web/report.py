@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,15 +37,6 @@ if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
     from textpriv.spans.plan import SpanPlan
     from textpriv.statement import PrivacyStatement
-
-__all__ = [
-    "drawn_kinds",
-    "group_in_words",
-    "odds_table",
-    "report_page",
-    "typical_pairs",
-    "write_page",
-]
 
 _WORDS = 400  # that can be looked up
 _OUTPUTS = 10  # of a word that are shown
@@ -150,7 +142,7 @@ def report_page(
         odds=odds_table(mechanism.statement, typical_pairs(mechanism.index)),
         stays=_stays(tem) if tem else None,
         attack=attack,
-        median=np.median,
+        half=partial(np.quantile, q=0.5, method="higher"),  # half of them have it, or more
         lists=exposure(mechanism, guess=None if attack is None else attack.alone.guess),
         sample=SAMPLE,
         private=token_spans(tokens.words, tokens.spaces, kinds),

@@ -15,8 +15,6 @@ from textpriv.index.index import Index
 from textpriv.web.pages import SAMPLE, asset, content_policy, fill
 from textpriv.web.playground import AGAIN, LONGEST, Playground, Refusal, Settings
 
-__all__ = ["Application", "bind", "configuration", "serve"]
-
 _HOST = "127.0.0.1"
 _LARGEST = 8 * LONGEST  # bytes of a request: a character may be escaped
 _BODY_TIME = 10.0  # seconds for a request to arrive

@@ -21,8 +21,6 @@ from textpriv.randomness import RandomWords
 from textpriv.spans.laws.base import ALGORITHM, LONGEST, Scopes, SpanClaim, SpanLaw
 from textpriv.spans.laws.numbers import GridLaw
 
-__all__ = ["FORMS", "Clock", "Date", "DateShift", "Moment", "TimeOfDay", "read_date", "write_date"]
-
 _PIVOT = 69  # years of two digits are those from 1969 to 2068, as in POSIX
 # By their shape: y is four digits, s eight, 9 one or two, and b a name of a month.
 _COMMON = {

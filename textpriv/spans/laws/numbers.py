@@ -25,8 +25,6 @@ from textpriv.errors import MechanismError
 from textpriv.randomness import RandomWords
 from textpriv.spans.laws.base import LONGEST, Scopes, SpanClaim, SpanLaw
 
-__all__ = ["UNITS", "GridLaw", "Number", "Quantity", "TwoSidedGeometric"]
-
 UNITS = {
     "usual": tuple(
         "% $ € £ ¥ EUR USD GBP g kg mg µg mcg ng l ml dl mm cm m km °C °F K mmHg bpm kPa IU mmol mol mmol/l mg/dl mg/kg "

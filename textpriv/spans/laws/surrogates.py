@@ -26,8 +26,6 @@ from textpriv.errors import MechanismError, installed, needs
 from textpriv.randomness import RandomWords
 from textpriv.spans.laws.base import Scopes, SpanClaim, SpanLaw
 
-__all__ = ["SOURCES", "Identifier", "Mask", "Surrogate"]
-
 # Of Faker's sources, those that depend on nothing but random numbers.
 SOURCES = (
     *("name", "first_name", "last_name", "city", "country", "company", "street_address"),
