@@ -373,4 +373,4 @@ def test_refit_of_one_learner_warns_once_without_a_budget():
         warnings.simplefilter("always")
         for _ in range(3):
             model.fit(X, y)
-    assert [each.category for each in caught] == [UnsoundWarning]
+    assert sum(each.category is UnsoundWarning for each in caught) == 1
