@@ -43,7 +43,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
 
     A private word is replaced by the distribution of its originals: Bayes' rule through the mechanism, with the words of
     all documents as its prior. These words are found by expectation maximization. So the regression learns weights of
-    original words, and reads clear text.
+    original words, and reads clear text. Time grows with the vocabulary: minutes with the built-in words.
 
     Parameters
     ----------
