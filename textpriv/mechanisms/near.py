@@ -58,8 +58,8 @@ class Decay(NamedTuple):
 @njit
 def decay(steps: int, law: Decay) -> float:
     """Return the weight of a word so many steps away, as a part of that of the word itself."""
-    whole = np.int64(steps)
-    return exp(-min(law.rate * (math.sqrt(whole) if law.root else float(whole)), law.most))
+    count = np.int64(steps)
+    return exp(-min(law.rate * (math.sqrt(count) if law.root else float(count)), law.most))
 
 
 @njit

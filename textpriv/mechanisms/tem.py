@@ -27,6 +27,7 @@ from textpriv.vocabulary.priors import DEFAULT_PRIOR
 
 # "No truncation" means a truncation at this many nats: every probability then keeps a known relative precision.
 LARGEST_EXPONENT = 30.0
+_EXPONENT_PARTS = 1 << 20  # of a nat
 
 
 def truncation(beta: float, size: int, rate: float) -> float:
@@ -35,7 +36,10 @@ def truncation(beta: float, size: int, rate: float) -> float:
         raise MechanismError(f"beta is a probability strictly between 0 and 1; got {beta}.")
     odds = (1 - beta) * (size - 1) / beta
     # With lower odds all other words together are rarer than beta, at any distance.
-    return math.log(odds) / rate if odds > 1 else LARGEST_EXPONENT / rate
+    if odds <= 1:
+        return LARGEST_EXPONENT / rate
+    # Rounded up to whole parts: libraries differ in the last bits of a logarithm, and draws and keys must not.
+    return math.ceil(math.log(odds) * _EXPONENT_PARTS) / _EXPONENT_PARTS / rate
 
 
 class TEM(Mechanism):
@@ -50,8 +54,8 @@ class TEM(Mechanism):
         Public base measure, as in :meth:`Vocabulary.prior_weights`. "uniform" is the mechanism as published. Weights below
         2^-40 of the total are raised to it.
     gamma : float, optional
-        Truncation of the distance. Default: Theorem 3 from ``beta`` with the uniform prior, none
-        with any other. At most 30 / t.
+        Truncation of the distance. Default: Theorem 3 from ``beta`` with the uniform prior, none with any other. At most
+        30 / t.
     beta : float
         For the default gamma of the uniform prior: the probability that a word falls beyond it.
 

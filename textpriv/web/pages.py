@@ -49,8 +49,8 @@ def content_policy(script: str, connect: str = "'none'") -> str:
 def fill(template: str, **content: Any) -> str:
     """Fill a template; every text is escaped, and a missing name is an error."""
     given = {"version": __version__, "style": asset("style.css"), **content}
-    given |= {"at_most": at_most, "at_least": at_least}
-    return _environment().get_template(template).render(**given)
+    rounded = {"at_most": at_most, "at_least": at_least}
+    return _environment().get_template(template).render(**given, **rounded)
 
 
 @cache
