@@ -226,7 +226,8 @@ def check_sample(path: Path, grid: Grid, ids: NDArray[np.int32], steps: NDArray[
     if not grid.is_exact():
         refuse(path / "points.npy", "a point is longer than any on a grid")
     rows = np.unique(np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64))
-    for row, found in zip(rows.tolist(), grid.steps(rows), strict=True):
+    for row in rows:
+        found = grid.steps(np.array([row]))[0]
         if not np.array_equal(found[ids[row]], steps[row]):
             refuse(path, f"the listed distances of word {row} are not those of the points")
         if (found < steps[row, -1]).sum() != (steps[row] < steps[row, -1]).sum():

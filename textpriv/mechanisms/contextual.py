@@ -17,6 +17,7 @@ So every attempt, whatever failed before it, returns each y with a probability p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
@@ -42,7 +43,15 @@ from textpriv.mechanisms.measure import (
     find,
     first_above,
 )
-from textpriv.mechanisms.near import Decay, NearTables, Rows, attempts, decay, steps_between
+from textpriv.mechanisms.near import (
+    Decay,
+    NearTables,
+    Rows,
+    attempts,
+    decay,
+    holds,
+    steps_between,
+)
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
@@ -74,12 +83,6 @@ def _pair_of(model: _Model, earlier: int, before: int) -> int:
     return at if at < high and model.seconds[at] == before else -1
 
 
-@njit
-def _ceiling(weight: float) -> np.uint64:
-    """Return a whole number above a weight in parts of ``1 / ONE``."""
-    return np.uint64(np.int64(weight * ONE) + 1)
-
-
 class _Envelopes(NamedTuple):
     """Whole numbers that are at least the weights of a context's successors after a word.
 
@@ -104,24 +107,28 @@ def _envelopes(
     most: int,
 ) -> _Envelopes:
     """Weigh the successors of a list of at most ``most`` one by one, of a longer list those close to the word."""
-    rest = np.uint64(0)
-    if len(successors) <= most:
-        places = np.arange(len(successors))
+    own, rest, short = 0, np.uint64(0), len(successors) <= most
+    places = np.empty(len(successors) if short else len(close), np.int64)
+    if short:
+        for row in range(len(successors)):
+            places[row] = row
+        own = len(successors)
     else:
-        own, places = 0, np.empty(len(close), np.int64)
         for other in close:
-            row = first_above(successors, other - 1, 0, len(successors))
+            row = first_above(successors, other - 1, np.int64(0), len(successors))
             if row < len(successors) and successors[row] == other:
                 places[own] = row
                 own += 1
-        places = places[:own]
-        rest = _ceiling(farther)
-    sums, total = np.empty(len(places) + 1, np.uint64), np.uint64(0)
-    for row, at in enumerate(places):
+        rest = np.uint64(math.ceil(farther * ONE))
+    places = places[:own]
+    sums, total = np.empty(own + 1, np.uint64), np.uint64(0)
+    for row in range(own):
+        at = places[row]
         weight = ends[at] - (ends[at - 1] if at else np.uint32(0))
         if weight:  # symbols have none, and no point
             steps = steps_between(points, word, np.int64(successors[at]), law.root)
-            total += _ceiling(decay(np.int64(steps), law)) * np.uint64(weight)
+            envelope = np.uint64(math.ceil(decay(np.int64(steps), law) * ONE))
+            total += envelope * np.uint64(weight)
         sums[row] = total
     if rest:
         total += rest * np.uint64(ends[-1])
@@ -143,19 +150,19 @@ def _successor(
     part = (random[0] >> np.uint64(2)) // (np.uint64(PARTS) // given.sums[-1])
     if part >= given.sums[-1]:
         return -1
-    row = first_above(given.sums, part, 0, len(given.sums))
+    row = first_above(given.sums, part, np.int64(0), len(given.sums))
     own = row < len(given.places)
     if own:
         at = given.places[row]
     else:
         before = given.sums[row - 1] if row else np.uint64(0)
-        at = first_above(ends, (part - before) // given.rest, 0, len(ends))
-        if at in given.places:
+        at = first_above(ends, (part - before) // given.rest, np.int64(0), len(ends))
+        if holds(given.places, at):
             return -1
     steps = steps_between(points, word, np.int64(successors[at]), law.root)
-    weight = decay(np.int64(steps), law)
-    envelope = _ceiling(weight) if own else given.rest
-    accepted = coin(weight * ONE / np.float64(envelope), random[1], random[2])
+    weight = decay(np.int64(steps), law) * ONE
+    envelope = np.uint64(math.ceil(weight)) if own else given.rest
+    accepted = coin(weight / np.float64(envelope), random[1], random[2])
     return np.int64(successors[at]) if accepted else -1
 
 
@@ -170,7 +177,7 @@ def _first_is_chosen(first: float, second: float, a: np.uint64, b: np.uint64) ->
 @njit
 def _undecayed(successors: NDArray[np.int32], ends: NDArray[np.uint32], random: np.uint64) -> int:
     """Draw a successor of a context by the model alone, or return -1 for the back-off."""
-    at = first_above(ends, random >> np.uint64(34), 0, len(ends))
+    at = first_above(ends, random >> np.uint64(34), np.int64(0), len(ends))
     return np.int64(successors[at]) if at < len(ends) else -1
 
 

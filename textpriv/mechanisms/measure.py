@@ -69,7 +69,8 @@ class BaseMeasure:
 @njit
 def first_above(values: NDArray[Any], limit: int | np.uint64, low: int, high: int) -> int:
     """Return the first place from ``low`` on of an ascending array whose value is above a limit; ``high`` if none is."""
-    # NumPy's own search takes a second to compile for each type. To take a part of an array takes longer than the search.
+    # NumPy's own search takes a second to compile for each type, and a literal ``low`` is a type. To take a part of an array
+    # takes longer than the search.
     low, high = np.uint64(low), np.uint64(high)
     while low < high:
         middle = (low + high) >> np.uint64(1)

@@ -7,8 +7,8 @@ d_k)``, d_k being the distance of the last listed word. A proposal that is liste
 of the list. Where most attempts would fail, the weights of all words are summed up by blocks of words once. An attempt
 then chooses a block by its sum and a word of it by its weight.
 
-Weights of listed words are whole parts of 2^62. Those below 2^32 parts are rounded up and accepted by a coin, so no
-weight is off by more than r = 2^-32 of itself, and no loss by more than 4.1 r.
+Weights of listed words are whole parts of 2^62, rounded up. Those below 2^32 parts are accepted by a coin, so no weight
+is off by more than r = 2^-32 of itself, and no loss by more than 4.1 r.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _MARGIN = float(1 << 30)  # parts that a row leaves to its envelope, more than i
 _ATTEMPTS = 64.0  # a word that needs more on average is drawn by blocks: their row costs thousands of attempts
 _PROBES = 64  # words of the measure by which that is estimated
 _BLOCK, _MOST_BLOCKS = 64, 1024  # words of a block, and blocks of a large vocabulary
+_TOGETHER = 256  # words whose rows are filled in at a time
 
 
 class Decay(NamedTuple):
@@ -71,6 +72,20 @@ def steps_between(points: NDArray[Any], first: int, second: int, root: bool) -> 
         apart = np.int32(np.int32(points[a, column]) - np.int32(points[b, column]))
         total = np.int32(total + np.int32(apart * apart if root else abs(apart)))
     return total
+
+
+@njit(cache=True, nogil=True)
+def _fill_decays(
+    points: NDArray[Any],
+    law: Decay,
+    words: NDArray[np.int64],
+    others: NDArray[np.int32],
+    out: NDArray[np.float64],
+) -> None:
+    for row, word in enumerate(words):
+        for column in range(others.shape[1]):
+            steps = steps_between(points, word, np.int64(others[row, column]), law.root)
+            out[row, column] = decay(np.int64(steps), law)
 
 
 class Rows(NamedTuple):
@@ -112,7 +127,9 @@ class NearTables:
         )
         odd = np.arange(1, 2 * _PROBES, 2, dtype=np.uint64)
         quantiles = odd * np.uint64(PARTS // (2 * _PROBES))
-        self._probes = np.searchsorted(measure.cumulative, quantiles, side="right")
+        probes = np.searchsorted(measure.cumulative, quantiles, side="right")
+        self._probes, self._weights = probes.astype(np.int32), measure.weights
+        self._every = np.arange(size, dtype=np.int32)[None]
         self._ready = np.zeros(size, dtype=np.bool_)
         self._lock = Lock()
 
@@ -123,19 +140,63 @@ class NearTables:
             return
         with self._lock:  # other threads may draw meanwhile: a row that is ready never changes
             missing = np.unique(known[~self._ready[known]]).astype(np.int64)
-            hard = _fill_near(self.rows, missing, self._probes)
+            hard = np.concatenate(
+                [
+                    self._fill_near(missing[start : start + _TOGETHER])
+                    for start in range(0, len(missing), _TOGETHER)
+                ]
+            )
+            made = [self._fill_blocks(word) for word in hard]
             before = self.rows.blocks
-            made = np.empty((len(hard), before.shape[1]), np.uint64)
-            _fill_blocks(self.rows, hard, made)
             self.rows.block_row[hard] = len(before) + np.arange(len(hard))
-            self.rows = self.rows._replace(blocks=np.concatenate([before, made]))
+            self.rows = self.rows._replace(blocks=np.vstack([before, *made]))
             self._ready[missing] = True
 
+    def _fill_near(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Fill in the rows of some words, and return those that would take too many attempts."""
+        listed = self.rows.ids[words]
+        near = self._decays(words, listed)
+        weights = self._weights[listed] * near
+        head, envelope = _sum(weights), near[:, -1] * (listed.shape[1] < len(self._weights))
+        probed = self._decays(words, np.tile(self._probes, (len(words), 1)))
+        accepted = _sum(probed * (probed <= near[:, -1:])) / _PROBES
+        hard = head + envelope > _ATTEMPTS * (head + accepted)
+        hard &= envelope > 0
+        scales = (PARTS - _MARGIN) / (head + envelope)
+        self._fill_rows(words[~hard], weights[~hard], scales[~hard])
+        return words[hard]
 
-@njit
-def whole(real: float) -> np.uint64:
-    """Return the whole parts of a weight: small ones are rounded up, which leaves room for a coin."""
-    return np.uint64(math.ceil(real) if real < COARSE else real)
+    def _decays(self, words: NDArray[np.int64], others: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the decays from each word to a row of others, shape (m, p)."""
+        found = np.empty(others.shape)
+        _fill_decays(self.rows.points, self.rows.law, words, others, found)
+        return found
+
+    def _fill_rows(
+        self, words: NDArray[np.int64], weights: NDArray[np.float64], scales: NDArray[np.float64]
+    ) -> None:
+        """Fill in the rows of words whose listed words have these weights."""
+        ends = np.cumsum(np.ceil(weights * scales[:, None]).astype(np.uint64), axis=1)
+        self.rows.ends[words] = ends
+        self.rows.scale[words] = scales
+        self.rows.tail[words] = scales / (np.uint64(PARTS) - ends[:, -1])
+
+    def _fill_blocks(self, word: np.int64) -> NDArray[np.uint64]:
+        """Fill in the row of a word, and return its running sums of whole parts of all blocks of words."""
+        rows, one = self.rows, np.array([word])
+        listed = rows.ids[word]
+        weights = self._weights * self._decays(one, self._every)[0]
+        scale = (PARTS - _MARGIN) / _sum(weights)
+        self._fill_rows(one, weights[listed][None], scale[None])
+        weights[listed] = 0.0
+        starts = np.arange(0, len(weights), rows.block)
+        sums = np.add.reduceat(np.ceil(weights * scale).astype(np.uint64), starts)
+        return rows.ends[word, -1] + np.cumsum(sums)
+
+
+def _sum(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum the last axis from left to right: ``sum`` may add in another order on another processor."""
+    return np.cumsum(values, axis=-1)[..., -1]
 
 
 @njit
@@ -145,71 +206,18 @@ def fits(real: float, first: np.uint64, second: np.uint64) -> bool:
 
 
 @njit
-def _listed_weight(rows: Rows, word: int, rank: int) -> float:
-    parts = rows.measure.parts[rows.ids[word, rank]]
-    return parts * 2.0**-62 * decay(np.int64(rows.steps[word, rank]), rows.law)
-
-
-@njit(cache=True, nogil=True)
-def _fill_near(
-    rows: Rows, words: NDArray[np.int64], probes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Fill in the rows of some words, and return those that would take too many attempts."""
-    hard = np.zeros(len(words), np.bool_)
-    (size, k), law = rows.ids.shape, rows.law
-    for place, word in enumerate(words):
-        head = 0.0
-        for rank in range(k):
-            head += _listed_weight(rows, word, rank)
-        envelope = decay(rows.steps[word, k - 1], law) if k < size else 0.0
-        accepted = 0.0
-        for probe in probes:
-            steps = steps_between(rows.points, word, probe, law.root)
-            if steps >= rows.steps[word, k - 1]:
-                accepted += decay(steps, law) / len(probes)
-        hard[place] = k < size and head + envelope > _ATTEMPTS * (head + accepted)
-        if not hard[place]:
-            _fill_row(rows, word, (PARTS - _MARGIN) / (head + envelope))
-    return words[hard]
-
-
-@njit
-def _fill_row(rows: Rows, word: int, scale: float) -> np.uint64:
-    """Fill in the row of a word of a known scale; return the end of its list."""
-    end = np.uint64(0)
-    for rank in range(rows.ids.shape[1]):
-        end += whole(_listed_weight(rows, word, rank) * scale)
-        rows.ends[word, rank] = end
-    rows.scale[word] = scale
-    rows.tail[word] = scale / (np.uint64(PARTS) - end)
-    return end
+def holds(values: NDArray[Any], value: int) -> bool:
+    """Whether a value is in an array."""
+    for each in values:  # noqa: SIM110
+        if each == value:
+            return True
+    return False
 
 
 @njit
 def _listed(ids: NDArray[np.int32], last: int, other: int, steps: int) -> bool:
     """Whether a word so many steps away is in a list whose last word is at ``last``."""
-    return steps < last or (steps == last and other in ids)
-
-
-@njit(cache=True, nogil=True)
-def _fill_blocks(rows: Rows, words: NDArray[np.int64], blocks: NDArray[np.uint64]) -> None:
-    """Fill in the rows of some words with whole parts of all blocks of words."""
-    # Rows are large to hand on: a call for each word would copy them.
-    points, parts, law = rows.points, rows.measure.parts, rows.law
-    weights = np.empty(len(parts))
-    for place, word in enumerate(words):
-        total = 0.0
-        for other in range(len(parts)):
-            steps = steps_between(points, word, other, law.root)
-            weights[other] = parts[other] * 2.0**-62 * decay(np.int64(steps), law)
-            total += weights[other]
-        scale = (PARTS - _MARGIN) / total
-        end = _fill_row(rows, word, scale)
-        weights[rows.ids[word]] = 0.0
-        for start in range(0, len(parts), rows.block):
-            for real in weights[start : start + rows.block]:
-                end += whole(real * scale)
-            blocks[place, start // rows.block] = end
+    return steps < last or (steps == last and holds(ids, other))
 
 
 @njit
@@ -221,14 +229,14 @@ def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint6
     sums = rows.blocks[rows.block_row[word]]
     if part >= sums[-1]:
         return -1
-    which = first_above(sums, part, 0, len(sums))
+    which = first_above(sums, part, np.int64(0), len(sums))
     end = sums[which - 1] if which else rows.ends[word, -1]
     for other in range(which * rows.block, len(points)):
         steps = steps_between(points, word, other, law.root)
         if _listed(listed, last, other, steps):
             continue
-        real = parts[other] * 2.0**-62 * decay(steps, law) * scale
-        end += whole(real)
+        real = parts[other] * 2.0**-62 * decay(np.int64(steps), law) * scale
+        end += np.uint64(math.ceil(real))
         if end > part:
             return other if fits(real, random[at + 2], random[at + 3]) else -1
     return -1
@@ -257,11 +265,12 @@ def attempts(
             elif part < ends[word, k - 1]:
                 rank, before = 0, np.uint64(0)
                 if part >= ends[word, 0]:
-                    rank = first_above(ends[word], part, 1, k)
+                    rank = first_above(ends[word], part, np.int64(1), k)
                     before = ends[word, rank - 1]
                 accepted = ends[word, rank] - before > np.uint64(COARSE)  # not rounded up: no coin
                 if not accepted:
-                    real = _listed_weight(rows, word, rank) * scale[word]
+                    weight = decay(np.int64(steps[word, rank]), law)
+                    real = measure.parts[near[word, rank]] * 2.0**-62 * weight * scale[word]
                     accepted = fits(real, random[at + 2], random[at + 3])
                 if accepted:
                     output = np.int64(near[word, rank])
@@ -270,7 +279,7 @@ def attempts(
             else:
                 other = find(random[at + 1] >> np.uint64(2), measure)
                 apart, last = steps_between(points, word, other, law.root), steps[word, k - 1]
-                chance = decay(apart, law) * tail[word]
+                chance = decay(np.int64(apart), law) * tail[word]
                 accepted = apart >= last and coin(chance, random[at + 2], random[at + 3])
                 if accepted and not _listed(near[word], last, other, apart):
                     output = other

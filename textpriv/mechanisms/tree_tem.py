@@ -36,7 +36,7 @@ from textpriv.mechanisms.measure import (
     expm1,
     find,
 )
-from textpriv.mechanisms.near import SLACK, fits, whole
+from textpriv.mechanisms.near import SLACK, fits
 from textpriv.mechanisms.pairs import ROUNDING
 from textpriv.mechanisms.tem import LARGEST_EXPONENT
 from textpriv.randomness import RandomWords
@@ -130,9 +130,9 @@ def _fill(tables: _Tables) -> None:
     """Fill in the whole parts of all nodes, parents before children."""
     for node in range(len(tables.above) - 2, -1, -1):
         up = np.int64(tables.nodes.parent[node])
-        tables.above[node] = tables.above[up] + whole(_weight(tables, node, up))
+        tables.above[node] = tables.above[up] + np.uint64(math.ceil(_weight(tables, node, up)))
     for atom in range(len(tables.own)):
-        tables.own[atom] = whole(_weight(tables, -1, atom))
+        tables.own[atom] = np.uint64(math.ceil(_weight(tables, -1, atom)))
 
 
 @njit
