@@ -142,27 +142,29 @@ def _successor(
     points: NDArray[Any],
     law: Decay,
     word: int,
-    listed: tuple[_Envelopes, NDArray[np.int32], NDArray[np.uint32]],
+    given: _Envelopes,
+    successors: NDArray[np.int32],
+    ends: NDArray[np.uint32],
     random: NDArray[np.uint64],
+    row: int,
 ) -> int:
     """Draw a successor by its weight with three random words, or return -1."""
-    given, successors, ends = listed
-    part = (random[0] >> np.uint64(2)) // (np.uint64(PARTS) // given.sums[-1])
+    part = (random[row, 0] >> np.uint64(2)) // (np.uint64(PARTS) // given.sums[-1])
     if part >= given.sums[-1]:
         return -1
-    row = first_above(given.sums, part, np.int64(0), len(given.sums))
-    own = row < len(given.places)
+    which = first_above(given.sums, part, np.int64(0), len(given.sums))
+    own = which < len(given.places)
     if own:
-        at = given.places[row]
+        at = given.places[which]
     else:
-        before = given.sums[row - 1] if row else np.uint64(0)
+        before = given.sums[which - 1] if which else np.uint64(0)
         at = first_above(ends, (part - before) // given.rest, np.int64(0), len(ends))
         if holds(given.places, at):
             return -1
     steps = steps_between(points, word, np.int64(successors[at]), law.root)
     weight = decay(np.int64(steps), law) * ONE
     envelope = np.uint64(math.ceil(weight)) if own else given.rest
-    accepted = coin(weight / np.float64(envelope), random[1], random[2])
+    accepted = coin(weight / np.float64(envelope), random[row, 1], random[row, 2])
     return np.int64(successors[at]) if accepted else -1
 
 
@@ -232,23 +234,21 @@ def _draw(
                 second, third = share * near2.mass, near3.mass
                 mass = share * _backoff(ends2) * float(PARTS) / near.scale[word]
             tries += 1
-            choice, given = random[at], random[at + 1 : at + 2]
-            at += 2
+            row, at = at, at + 2
             if word < 0:  # an unknown word: the next word under the model
-                output = _undecayed(words3, ends3, choice[0])
+                output = _undecayed(words3, ends3, random[row, 0])
                 if output < 0:
-                    output = _undecayed(words2, ends2, choice[1])
+                    output = _undecayed(words2, ends2, random[row, 1])
                 if output < 0:
-                    output = find(choice[2] >> np.uint64(2), near.measure)
-            elif _first_is_chosen(second + third, mass, choice[0], choice[1]):
-                listed = near2, words2, ends2
-                if _first_is_chosen(third, second, choice[2], choice[3]):
-                    listed = near3, words3, ends3
-                output = _successor(points, law, word, listed, given[0])
-            else:
+                    output = find(random[row, 2] >> np.uint64(2), near.measure)
+            elif not _first_is_chosen(second + third, mass, random[row, 0], random[row, 1]):
                 out[token] = -1
-                attempts(near, ids[alone], first, given, out[alone])
+                attempts(near, ids[alone], first, random[row + 1 : at], out[alone])
                 output = np.int64(out[token])
+            elif _first_is_chosen(third, second, random[row, 2], random[row, 3]):
+                output = _successor(points, law, word, near3, words3, ends3, random, row + 1)
+            else:
+                output = _successor(points, law, word, near2, words2, ends2, random, row + 1)
         out[token] = output
         context[0], context[1] = before, output
     return len(ids)
