@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms
@@ -18,32 +19,23 @@ from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
 
-__all__ = [
-    "DocumentKey",
-    "KeyedStreams",
-    "Occurrences",
-    "RandomWords",
-    "Stream",
-    "as_stream",
-    "document_identity",
-    "fill_each",
-    "framed",
-    "identity_bytes",
-]
-
 DocumentKey = str | int | bytes
 
 _ZEROS = memoryview(bytes(1 << 16))
 
 
-class RandomWords(Protocol):
-    """Anything that hands out uniform 64-bit words in sequence."""
+class RandomWords(ABC):
+    """Uniform 64-bit words in sequence."""
 
+    @abstractmethod
     def fill(self, out: NDArray[np.uint64]) -> None:
-        """Overwrite ``out`` with the next words of the stream."""
+        """Overwrite a contiguous array with the next words of the stream."""
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return the next ``count`` words, shape (count,)."""
+        out = np.empty(count, dtype=np.uint64)
+        self.fill(out)
+        return out
 
 
 def _secret(name: str, key: bytes) -> bytes:
@@ -54,7 +46,7 @@ def _secret(name: str, key: bytes) -> bytes:
     return key
 
 
-class Stream:
+class Stream(RandomWords):
     """The ChaCha20 key stream of one 32-byte key, as uniform 64-bit words (RFC 8439, nonce and counter zero).
 
     Parameters
@@ -63,14 +55,12 @@ class Stream:
         32 secret bytes, used for one document only. Default: a fresh key, and another one in a forked process.
     """
 
-    __slots__ = ("_encryptor", "_process")
-
     def __init__(self, key: bytes | None = None) -> None:
         self._encryptor = None if key is None else _encryptor(_secret("stream key", key))
         self._process: int | None = None  # the one that made the key, if it is a fresh one
 
     def fill(self, out: NDArray[np.uint64]) -> None:
-        """Overwrite a contiguous uint64 array with the next words of the stream."""
+        """Overwrite a contiguous array with the next words of the stream."""
         if self._encryptor is None or self._process not in (None, os.getpid()):
             self._encryptor, self._process = _encryptor(os.urandom(32)), os.getpid()
         view = out.data.cast("B")
@@ -78,31 +68,19 @@ class Stream:
             part = view[start : start + len(_ZEROS)]
             self._encryptor.update_into(_ZEROS[: len(part)], part)
 
-    def words(self, count: int) -> NDArray[np.uint64]:
-        """Return the next ``count`` words, shape (count,)."""
-        out = np.empty(count, dtype=np.uint64)
-        self.fill(out)
-        return out
-
-    def __repr__(self) -> str:
-        return "Stream(<secret>)"
-
 
 def _encryptor(secret: bytes) -> CipherContext:
     return Cipher(algorithms.ChaCha20(secret, bytes(16)), mode=None).encryptor()
 
 
-class _GeneratorStream:
+class _GeneratorStream(RandomWords):
     """A NumPy generator behind the same face: for experiments, not for release."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
 
     def fill(self, out: NDArray[np.uint64]) -> None:
-        out[:] = self.words(out.size).reshape(out.shape)
-
-    def words(self, count: int) -> NDArray[np.uint64]:
-        return self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
+        out[:] = self._generator.integers(0, 2**64, size=out.shape, dtype=np.uint64)
 
 
 def fill_each(
@@ -210,6 +188,3 @@ class KeyedStreams:
         """Return the stream of a document; the same identity always gives the same one."""
         tagged = identity_bytes(identity)
         return Stream(hashlib.blake2b(tagged, digest_size=32, key=self._run_key).digest())
-
-    def __repr__(self) -> str:
-        return "KeyedStreams(<secret>)"

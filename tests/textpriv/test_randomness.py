@@ -107,7 +107,7 @@ def test_a_wrong_key_is_refused_and_not_quoted(kind, key):
 
 @pytest.mark.parametrize("secretive", [Stream(KEY), KeyedStreams(KEY), KeyedStreams(seed=4242)])
 def test_repr_shows_no_secret(secretive):
-    assert repr(secretive) == f"{type(secretive).__name__}(<secret>)"
+    assert repr(secretive) == object.__repr__(secretive)
 
 
 def test_a_numpy_generator_serves_as_a_stream_and_repeats_its_draws():
