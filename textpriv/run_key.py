@@ -60,11 +60,7 @@ class RunKey:
         try:
             with atomic_write(self.path, replace=False) as file:
                 file.write(self.secret)
-        except FileExistsError:
-            raise CorpusError(
-                f"Another run has just made {self.path}. Let it end, or choose another output."
-            ) from None
-        except OSError as error:
+        except OSError as error:  # also if another run has just made the file
             raise CorpusError(
                 f"Cannot write the run key {self.path}: {error.strerror}. Choose another place with --key."
             ) from None
@@ -94,18 +90,15 @@ def read_run_key(path: str | os.PathLike[str]) -> bytes:
     """Return the key in a file; a CorpusError if there is none, it is no key, or others may read it."""
     try:
         # Without waiting: a pipe of this name would have nobody at its other end.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            status = os.fstat(descriptor)
-            mode = status.st_mode
-            secret = os.read(descriptor, 4 * _BYTES) if stat.S_ISREG(mode) else b""
-        finally:
-            os.close(descriptor)
+        with open(path, "rb", opener=lambda at, flags: os.open(at, flags | os.O_NONBLOCK)) as file:
+            status = os.fstat(file.fileno())
+            secret = file.read(4 * _BYTES) if stat.S_ISREG(status.st_mode) else b""
     except OSError as error:
         raise CorpusError(
             f"Cannot read the run key {path}: {error.strerror}. Name another file (--key, run_key); a new key is made where "
             "there is none."
         ) from None
+    mode = status.st_mode
     if not stat.S_ISREG(mode):
         raise CorpusError(f"The run key {path} is not a file. Name another (--key, run_key).")
     if stat.S_IMODE(mode) & 0o277 == 0o040 and status.st_gid in {os.getegid(), *os.getgroups()}:

@@ -169,7 +169,7 @@ def test_a_key_comes_from_an_environment_variable(run, tmp_path, monkeypatch):
 def test_a_key_is_never_written_over(tmp_path):
     first, second = RunKey.open(tmp_path / "a.key"), RunKey.open(tmp_path / "a.key")
     first.keep()
-    with pytest.raises(CorpusError, match="Another run"):
+    with pytest.raises(CorpusError, match="Cannot write the run key"):
         second.keep()
     assert read_run_key(tmp_path / "a.key") == first.secret
 
