@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
+import platformdirs
+
 CACHE_VARIABLE = "TEXTPRIV_CACHE_DIR"
 
 
@@ -27,8 +29,6 @@ def local_path(target: str | os.PathLike[str]) -> Path:
     name = os.fspath(target)
     if not is_url(name):
         return Path(os.path.realpath(name))
-    import platformdirs
-
     url = name.rstrip("/")
     known = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return platformdirs.user_state_path("textpriv") / "stores" / known / url.rpartition("/")[2]
@@ -51,8 +51,6 @@ def lost_by(
 
 def cache_folder() -> Path:
     """Where what can be made or fetched again is kept; it need not exist."""
-    import platformdirs
-
     given = os.environ.get(CACHE_VARIABLE)
     return Path(given) if given else platformdirs.user_cache_path("textpriv")
 
