@@ -117,27 +117,28 @@ class PrivacyStatement:
         """
         if self.epsilon is None:
             return math.inf
-        if _from_zero("distance", distance) == 0:
+        if not distance >= 0:
+            raise TextprivError(f"a distance is a number from 0 up; got {distance}.")
+        if distance == 0:
             return 0.0
-        worst = self.figures.get("worst_word_loss")
-        loss = self.epsilon * distance
-        return (loss if worst is None else min(loss, float(worst))) + self._slack
+        worst = self.figures.get("worst_word_loss", math.inf)
+        return min(self.epsilon * distance, worst) + self._slack
 
     def range_at(self, distance: float) -> float:
         """Width, in nats, of the interval in which the loss between two words at a distance moves over all outputs.
 
         At most twice the largest loss; less for a mechanism that states a bounded range. A range of eta is eta^2 / 8-zCDP.
         """
-        widths = [2 * self.loss_at(distance)]
+        width = 2 * self.loss_at(distance)
         if distance > 0:
-            wide, widest = (self.figures.get(name) for name in ("bounded_range", "largest_range"))
-            widths += [] if wide is None else [float(wide) * distance + 2 * self._slack]
-            widths += [] if widest is None else [float(widest) + 2 * self._slack]
-        return min(widths)
+            slope = self.figures.get("bounded_range", math.inf)
+            widest = self.figures.get("largest_range", math.inf)
+            width = min(width, min(slope * distance, widest) + 2 * self._slack)
+        return width
 
     @property
     def _slack(self) -> float:
-        return float(self.figures.get("numerical_slack") or 0.0)
+        return self.figures.get("numerical_slack", 0.0)
 
     def documents_within(
         self, words: int, distance: float = math.inf, delta: float = DOCUMENT_DELTA
@@ -162,9 +163,11 @@ class PrivacyStatement:
             The lesser of the sum, and zCDP by bounded range: a range of eta is eta^2 / 8-zCDP (Cesar and Rogers, "Bounding,
             Concentrating, and Truncating", 2021).
         """
-        if not 0 <= delta < 1:
-            raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
-        total = words * self.loss_at(distance) if _from_zero("words", words) else 0.0
+        if not (words >= 0 and 0 <= delta < 1):
+            raise TextprivError(
+                f"words and delta are numbers from 0 up, delta below 1; got {words} and {delta}."
+            )
+        total = words * self.loss_at(distance) if words else 0.0
         if not (delta and 0 < total < math.inf):
             return Together(total, 0.0, total)
         epsilon = epsilon_of_zcdp(words * self.range_at(distance) ** 2 / 8, delta)
@@ -269,17 +272,15 @@ class PrivacyStatement:
     @property
     def typical_odds(self) -> str:
         """The sentences about tokens and their neighbours; empty without such figures."""
-        told = []
-        for which in ("", "_90"):
-            distance = self.figures.get(f"reference_distance{which}")
-            loss = self.figures.get(f"reference_loss{which}")
-            if distance is None or loss is None:
-                return ""
-            told += [odds_in_words(loss), at_most(distance, 4)]
+        figures = self.figures
+        if "reference_loss" not in figures:
+            return ""
+        half, most = (odds_in_words(figures[f"reference_loss{share}"]) for share in ("", "_90"))
+        near, far = (at_most(figures[f"reference_distance{share}"], 4) for share in ("", "_90"))
         return (
-            "A token and its 10th nearest word: odds of at most {} for half of all tokens (distance up to {}). For nine "
-            "tenths: at most {} (up to {})."
-        ).format(*told)
+            f"A token and its 10th nearest word: odds of at most {half} for half of all tokens (distance up to {near}). For "
+            f"nine tenths: at most {most} (up to {far})."
+        )
 
     # Forms
 
@@ -308,13 +309,6 @@ class PrivacyStatement:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
-
-
-def _from_zero(name: str, value: float) -> float:
-    """Return a number from 0 up, and refuse any other: a bound for it would be false."""
-    if not value >= 0:
-        raise TextprivError(f"{name} is a number from 0 up; got {value}.")
-    return value
 
 
 def _finite(value: float | None) -> float | None:
@@ -395,10 +389,9 @@ def factor_in_words(nats: float) -> str:
         return f"{whole:,}"
     rounded = _context(2, ROUND_CEILING).plus(odds)
     power = rounded.adjusted()
-    for size, name in ((12, "trillion"), (9, "billion"), (6, "million")):
-        if size <= power < size + 3:
-            count = rounded.scaleb(-size)
-            return f"{count:.1f} {name}" if power == size else f"{count:.0f} {name}"
+    size = power - power % 3
+    if name := {6: "million", 9: "billion", 12: "trillion"}.get(size):
+        return f"{rounded.scaleb(-size):.{int(power == size)}f} {name}"
     return f"{rounded.scaleb(-power):.1f} x 10^{power}"
 
 
