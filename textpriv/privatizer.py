@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import DocumentError, LedgerError, TextprivError
+from textpriv.errors import DocumentError, LedgerError, TextprivError, at_position
 from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.randomness import (
@@ -109,8 +109,7 @@ class Privatizer:
         self.ledger = ledger
         self.spans = None if spans is None else SpanPlan(spans, detector)
         self._streams = _DocumentStreams(run_key, seed, ledger)
-        if ledger is not None:
-            self._streams.terms = Terms.of(mechanism, self.fingerprint)
+        self._terms = None if ledger is None else Terms.of(mechanism, self.fingerprint)
 
     def privatize(
         self, text: str, key: ReleaseKey | None = None, labels: Labels | None = None
@@ -197,7 +196,7 @@ class Privatizer:
         if self.spans is None or self.ledger is not None:
             raise TextprivError("a single span needs spans= and no ledger, which counts documents.")
         self._streams.repeats |= key is not None
-        return self.spans.draw_alone(text, kind, self._streams.scopes([key])[0])
+        return self.spans.draw_alone(text, kind, self._streams.scopes(_named([key], 1))[0])
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -250,9 +249,8 @@ class Privatizer:
         """
         for position, text in enumerate(texts):
             if not isinstance(text, str):
-                error = DocumentError(f"expected text, found {type(text).__name__}.")
-                error.position = position
-                raise error
+                with at_position(position):
+                    raise DocumentError(f"expected text, found {type(text).__name__}.")
         texts = [text if text.isascii() else without_halves(text) for text in texts]
         if self.spans is not None:
             return self.spans.read(texts, self.reader, labels)
@@ -291,16 +289,25 @@ class Privatizer:
         self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None
     ) -> tuple[RawBatch, NDArray[np.int32]]:
         """Draw the spans and words of a batch: return the batch with its spans drawn, and word ids for its words."""
+        if keys is None and self._streams.has_run_key:
+            raise TextprivError(
+                "a run key repeats the draws of every document, so each document needs a key of its own: pass keys=."
+            )
+        count = len(batch.offsets) - 1
+        named = [Stream()] * count if keys is None else _named(keys, count)
         is_word = batch.codes >= UNKNOWN
         ids, offsets = batch.codes[is_word], np.append(0, np.cumsum(is_word))[batch.offsets]
         if self.mechanism.reads_context:  # it is then given all tokens, not the words alone
             ids, offsets = self._in_context(batch), batch.offsets
         spans, scopes = None, list[Scopes]()
         if self.spans is not None:
-            scopes = self._streams.scopes([None] * len(batch) if keys is None else keys)
+            scopes = self._streams.scopes(named)
             spans = self.spans.documents(batch, scopes)
         documents = _Documents(ids, offsets, spans)
-        streams = self._streams.of(documents, keys, lambda: self.fingerprint)
+        if self.ledger is not None and self._terms is not None:
+            streams = documents.charged(self.ledger, self._terms, named)
+        else:
+            streams = self._streams.of(documents, named, lambda: self.fingerprint)
         if self.spans is not None:
             batch = self.spans.draw(batch, streams, scopes)
         if keys is None and not self.mechanism.reads_context:
@@ -348,77 +355,24 @@ class _Documents:
         of_words = self._ids_of(number).astype("<i4").tobytes()
         return of_words if self.spans is None else framed(self.spans[number].content) + of_words
 
-    def charge(self, number: int, document: Document) -> Charge | None:
-        """Return what a ledger counts; None if nothing is drawn."""
-        words = int(np.count_nonzero(self._ids_of(number) >= UNKNOWN))
-        spans = DocumentSpans(b"") if self.spans is None else self.spans[number]
-        if not words and not spans.count:
-            return None
-        losses = spans.nats, spans.rho, spans.shared
-        return Charge(document, self.content(number), words, *losses)
-
-    def _ids_of(self, number: int) -> NDArray[np.int32]:
-        return self.ids[self.offsets[number] : self.offsets[number + 1]]
-
-
-class _DocumentStreams:
-    """The random stream of each document: fresh, found from its key, or kept by a ledger.
-
-    Two documents share a stream only if they have the same name, settings and words under the same run key.
-    """
-
-    def __init__(self, run_key: bytes | None, seed: int | None, ledger: Ledger | None) -> None:
-        self.has_run_key = run_key is not None
-        # Whether a release may be repeated: also once a document was released under a key.
-        self.repeats = run_key is not None or seed is not None
-        self.terms: Terms | None = None  # by which the ledger counts
-        self._ledger = ledger
-        self._streams = KeyedStreams(run_key, seed=seed)
-        # Laws that draw the same within a document or a person follow from the ledger's secret, if there is one.
-        self._scope_streams = self._streams if ledger is None else KeyedStreams(ledger.scope_key)
-
-    def of(
-        self,
-        documents: _Documents,
-        keys: Sequence[ReleaseKey | None] | None,
-        settings: Callable[[], bytes],
+    def charged(
+        self, ledger: Ledger, terms: Terms, named: Sequence[Document | Stream]
     ) -> list[Stream]:
-        """Return the stream of each document. A ledger is asked before anything is drawn."""
-        if keys is None and self.has_run_key:
-            raise TextprivError(
-                "a run key repeats the draws of every document, so each document needs a key of its own: pass keys=."
-            )
-        count = len(documents.offsets) - 1
-        named = zip(range(count), [None] * count if keys is None else keys, strict=True)
-        if self._ledger is not None:
-            return self._charged(self._ledger, documents, list(named))
-        fresh, streams = Stream(), []  # documents without a key read on from one stream
-        for number, key in named:
-            if key is None or isinstance(key, Stream):
-                streams.append(key or fresh)
-            else:
-                self.repeats = True
-                identity = document_identity(settings(), _name(key), documents.content(number))
-                streams.append(self._streams.stream(identity))
-        return streams
-
-    def _charged(
-        self, ledger: Ledger, documents: _Documents, named: list[tuple[int, ReleaseKey | None]]
-    ) -> list[Stream]:
-        """Charge the ledger for each document, and return the stream that it keeps for it."""
-        assert self.terms is not None
+        """Charge a ledger for each document of which something is drawn; return the streams that it keeps for them."""
         charges = {}
-        for number, key in named:
-            if key is None or isinstance(key, Stream):
+        for number, key in enumerate(named):
+            if isinstance(key, Stream):
                 raise LedgerError(
                     "a ledger counts by the names of documents: pass one for each as key= or keys=."
                 )
-            charge = documents.charge(number, key if isinstance(key, Document) else Document(key))
-            if charge is not None:
-                charges[number] = charge
+            words = int(np.count_nonzero(self._ids_of(number) >= UNKNOWN))
+            spans = DocumentSpans(b"") if self.spans is None else self.spans[number]
+            if words or spans.count:
+                losses = spans.nats, spans.rho, spans.shared
+                charges[number] = Charge(key, self.content(number), words, *losses)
         counted = list(charges)
         try:
-            releases = ledger.charge_all(self.terms, list(charges.values()))
+            releases = ledger.charge_all(terms, list(charges.values()))
         except LedgerError as error:
             if error.position is not None:
                 error.position = counted[error.position]
@@ -428,16 +382,46 @@ class _DocumentStreams:
             streams[number] = release.stream()
         return streams
 
-    def scopes(self, keys: Sequence[ReleaseKey | None]) -> list[Scopes]:
-        """For each document, the secret functions of it and its author by which laws draw the same again."""
-        scopes = []
-        for key in keys:
+    def _ids_of(self, number: int) -> NDArray[np.int32]:
+        return self.ids[self.offsets[number] : self.offsets[number + 1]]
+
+
+class _DocumentStreams:
+    """The random stream of each document that no ledger counts: found from its key, or fresh.
+
+    Two documents share a stream only if they have the same name, settings and words under the same run key.
+    """
+
+    def __init__(self, run_key: bytes | None, seed: int | None, ledger: Ledger | None) -> None:
+        self.has_run_key = run_key is not None
+        # Whether a release may be repeated: also once a document was released under a key.
+        self.repeats = run_key is not None or seed is not None
+        self._ledger = ledger
+        self._streams = KeyedStreams(run_key, seed=seed)
+        # Laws that draw the same within a document or a person follow from the ledger's secret, if there is one.
+        self._scope_streams = self._streams if ledger is None else KeyedStreams(ledger.scope_key)
+
+    def of(
+        self,
+        documents: _Documents,
+        named: Sequence[Document | Stream],
+        settings: Callable[[], bytes],
+    ) -> list[Stream]:
+        """Return the stream of each document."""
+        streams = []
+        for number, key in enumerate(named):
             if isinstance(key, Document):
-                scopes.append(Scopes(self._scope_streams, key.name, key.author))
+                self.repeats = True
+                identity = document_identity(settings(), _name(key), documents.content(number))
+                streams.append(self._streams.stream(identity))
             else:
-                name = os.urandom(16) if key is None or isinstance(key, Stream) else key
-                scopes.append(Scopes(self._scope_streams, name))
-        return scopes
+                streams.append(key)
+        return streams
+
+    def scopes(self, named: Sequence[Document | Stream]) -> list[Scopes]:
+        """For each document, the secret functions of it and its author by which laws draw the same again."""
+        own = (each if isinstance(each, Document) else Document(os.urandom(16)) for each in named)
+        return [Scopes(self._scope_streams, each.name, each.author) for each in own]
 
     def check(
         self, keys: Sequence[ReleaseKey], texts: int, known: Occurrences, position: int
@@ -449,18 +433,23 @@ class _DocumentStreams:
             )
         if self._ledger is not None:
             return
-        for number, key in enumerate(keys):
-            if not (key is None or isinstance(key, Stream)) and known.count(_name(key)) > 1:
+        for number, key in enumerate(_named(keys, len(keys))):
+            if isinstance(key, Document) and known.count(_name(key)) > 1:
                 raise TextprivError(
                     f"document {position + number} has the key of an earlier document: two equal texts would come out "
                     "equal. Give each document a key of its own."
                 )
 
 
-def _name(key: DocumentKey | Document) -> DocumentKey:
+def _named(keys: Sequence[ReleaseKey | None], count: int) -> list[Document | Stream]:
+    """The document that each key names, or the stream given for it; those without a key share a fresh stream."""
+    fresh = Stream()
+    given = (fresh if key is None else key for _, key in zip(range(count), keys, strict=True))
+    return [key if isinstance(key, Document | Stream) else Document(key) for key in given]
+
+
+def _name(document: Document) -> DocumentKey:
     """The name of a document that no ledger counts."""
-    if not isinstance(key, Document):
-        return key
-    if key.part is None:
-        return key.name
-    return framed(identity_bytes(key.name)) + identity_bytes(key.part)
+    if document.part is None:
+        return document.name
+    return framed(identity_bytes(document.name)) + identity_bytes(document.part)
