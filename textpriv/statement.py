@@ -83,6 +83,12 @@ class PrivacyStatement:
     notes: tuple[str, ...] = ()
     by_distance: bool = True
 
+    def __post_init__(self) -> None:
+        if self.by_distance and self.delta:
+            raise TextprivError(
+                "a guarantee that grows with the distance has no delta: its sentences about odds would be false."
+            )
+
     def extended(
         self,
         *,

@@ -135,6 +135,11 @@ def test_the_table_gives_every_list_and_the_verdict():
     assert "odds" not in none
 
 
+def test_a_guarantee_by_distance_has_no_delta():
+    with pytest.raises(TextprivError, match="has no delta"):
+        make(delta=0.05)
+
+
 def test_a_statement_about_data_sets_gives_factor_and_delta():
     changes = {"by_distance": False, "unit": "one record", "adjacency": "replace-one"}
     statement = make(epsilon=3.0, delta=1e-5, figures={}, **changes)

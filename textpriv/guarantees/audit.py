@@ -117,10 +117,10 @@ def audit(
         try:
             made = kind(**given)(index) if named else kind(index, **given)
             attack = _Attack(made, epsilon)
+            verdicts = attack.of_words() | (attack.of_documents() if name == "clusters" else {})
         except TextprivError as error:
             checks.append(Check("made", name, False, str(error)))
             continue
-        verdicts = attack.of_words() | (attack.of_documents() if name == "clusters" else {})
         checks += [Check(claim, name, *verdict) for claim, verdict in verdicts.items()]
         leaks += attack.leaks
     label = mechanism if isinstance(mechanism, str) else mechanism.__name__
@@ -215,8 +215,6 @@ class _Attack:
             wrong.append("it states no proved guarantee")
         if statement.epsilon is None or not statement.epsilon <= self.asked * (1 + 1e-12):
             wrong.append(f"it states epsilon {statement.epsilon} where {self.asked:g} was asked")
-        if statement.delta != 0:
-            wrong.append(f"it states delta {statement.delta}, and the loss of a word has none")
         return not wrong, "; ".join(wrong) or "as asked"
 
     @staticmethod

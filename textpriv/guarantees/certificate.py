@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
 from textpriv.index.index import Index, progress_bar
 from textpriv.index.tree import Tree
@@ -138,8 +139,8 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
     found = _closed(mechanism, progress) or _own(mechanism) or _compared(mechanism)
     looked = (_observe_draws(mechanism), _observe_lists(index))
     refuted = [sentence for passed, sentence in looked if not passed]
-    notes = [] if found.confidence is None else [_SAMPLED]
-    notes += [*refuted, *([_IN_CONTEXT] if mechanism.reads_context else [])]
+    notes = [*([_SAMPLED] if found.confidence else []), *refuted]
+    notes += [_IN_CONTEXT] if mechanism.reads_context else []
     return Certificate(
         mechanism=repr(mechanism),
         epsilon=mechanism.epsilon,
@@ -239,6 +240,8 @@ def count_draws(mechanism: Mechanism, word: int, draws: int, stream: Stream) -> 
         outputs = mechanism.sample_alone(word, draws, stream)
     else:
         outputs = mechanism.sample(np.full(draws, word, dtype=np.int32), stream)
+    if outputs.shape != (draws,) or outputs.min() < 0 or outputs.max() >= len(mechanism.index):
+        raise MechanismError("The sampler must draw one word of the vocabulary for every token.")
     return np.bincount(outputs, minlength=len(mechanism.index))
 
 

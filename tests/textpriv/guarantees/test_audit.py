@@ -234,6 +234,13 @@ class ThirdDocument(TEM):
         return out
 
 
+class OutsideTheVocabulary(TEM):
+    """Draws an id that no word has."""
+
+    def sample_documents(self, ids, offsets, streams):
+        return np.full_like(ids, len(self.index))
+
+
 class LongDocuments(TEM):
     """Releases a tenth of what comes after 50,000 tokens of a document."""
 
@@ -267,6 +274,7 @@ BROKEN = {
     OneInThreeHundred: ("release", "a crowd and one outside"),
     ThirdDocument: ("documents", "clusters"),
     LongDocuments: ("long document", "clusters"),
+    OutsideTheVocabulary: ("made", "line"),
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from textpriv.errors import MechanismError
 from textpriv.guarantees.certificate import Certificate, certify
 from textpriv.mechanisms import TEM, Madlib
 
@@ -148,6 +149,13 @@ class ReturnsItsInput(TEM):
         return np.maximum(ids, 0)
 
 
+class OutsideTheVocabulary(TEM):
+    """Draws an id that no word has."""
+
+    def sample_documents(self, ids, offsets, streams):
+        return np.full_like(ids, len(self.index))
+
+
 class Quiet(Madlib):
     """Has noise four times too small for the claim."""
 
@@ -179,6 +187,11 @@ def test_a_word_left_out_of_its_own_list_is_refuted(index):
 
 def test_a_law_that_is_no_number_does_not_hold(index):
     assert not certify(NotANumber(index, 3.0)).holds
+
+
+def test_a_sampler_that_draws_no_word_is_named(index):
+    with pytest.raises(MechanismError, match="must draw one word of the vocabulary"):
+        certify(OutsideTheVocabulary(index, 3.0))
 
 
 def test_a_sampler_that_returns_its_input_is_not_certified(index):

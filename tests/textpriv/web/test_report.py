@@ -201,6 +201,14 @@ def test_the_certificate_is_shown(page):
     assert "✓ the claim holds" in page.text
 
 
+def test_a_certificate_from_a_search_says_that_it_refutes_nothing(index):
+    mechanism = textpriv.Madlib(index, epsilon=2.0)
+    found = textpriv.certify(mechanism)
+    page = Page(report_page(textpriv.Privatizer(mechanism), certificate=found))
+    assert "nothing refutes the claim" in page.text
+    assert "the claim holds" not in page.text
+
+
 def test_a_mechanism_that_reads_its_context_says_where_its_shares_are(index, page):
     contextual = report_page(textpriv.Privatizer(textpriv.ContextualTEM(index, epsilon=2.0)))
     assert Page(contextual).text.count("of a document") >= 2
