@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import DocumentError, LedgerError, TextprivError, at_position
+from textpriv.language.ngrams import symbol_number
 from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.randomness import (
@@ -318,7 +319,7 @@ class Privatizer:
     def _in_context(self, batch: RawBatch) -> NDArray[np.int32]:
         """Return the ids of all tokens: words that are drawn, and symbols for what is released as it is."""
         ids = batch.codes.copy()
-        symbols = {text: -2 - self.mechanism.symbol(text) for text in set(batch.strings)}
+        symbols = {text: -2 - symbol_number(text) for text in set(batch.strings)}
         ids[ids < UNKNOWN] = [symbols[text] for text in batch.strings]
         return ids
 

@@ -22,7 +22,17 @@ from textpriv.errors import TextprivError
 from textpriv.files import flush
 from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["ONE", "OTHER", "START", "SYMBOLS", "NGrams", "read_model", "token_ids", "write_model"]
+__all__ = [
+    "ONE",
+    "OTHER",
+    "START",
+    "SYMBOLS",
+    "NGrams",
+    "read_model",
+    "symbol_number",
+    "token_ids",
+    "write_model",
+]
 
 ONE = 1 << 30  # the sum of whole weights
 START, OTHER = "<s>", "<other>"
@@ -78,19 +88,21 @@ class NGrams:
         """The token before the first one of a document."""
         return self.size
 
-    def symbol(self, text: str) -> int:
-        """Return the number of a released symbol.
+    @cached_property
+    def symbol_tokens(self) -> NDArray[np.int64]:
+        """The token of each of ``SYMBOLS``.
 
         A symbol that the model lacks counts as the start of a document if it ends a sentence, else as ``OTHER``.
         """
-        if text in self.symbols:
-            return self.symbols.index(text)
-        return 0 if text in _ENDS else 1
+        own = {text: number for number, text in enumerate(self.symbols)}
+        numbers = [own.get(text, 0 if text in _ENDS else 1) for text in SYMBOLS]
+        return self.size + np.array(numbers)
 
     def of_ids(self, ids: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return tokens of word ids: -1 is another word, -2 - s the symbol with number s."""
+        """Return tokens of word ids: -1 is another word, -2 - s symbol number s of ``SYMBOLS``."""
         given = np.asarray(ids, dtype=np.int64)
-        return np.select([given >= 0, given == -1], [given, self.tokens - 1], self.size - 2 - given)
+        symbols = self.symbol_tokens[np.maximum(-2 - given, 0)]
+        return np.select([given >= 0, given == -1], [given, self.tokens - 1], symbols)
 
     # Probabilities
 
@@ -290,7 +302,7 @@ class NGrams:
         if order not in (1, 2, 3):
             raise TextprivError(f"order is 1, 2 or 3 tokens; got {order}.")
         model = cls.from_probabilities(size, symbols, np.ones(size + len(symbols) + 1))
-        if len(ids) and not -1 - len(symbols) <= ids.min() <= ids.max() < size:
+        if len(ids) and not -1 - len(SYMBOLS) <= ids.min() <= ids.max() < size:
             raise TextprivError(f"a word id is beyond the {size:,} words of the vocabulary.")
         tokens = model.of_ids(ids)
         before, earlier = _tokens_before(tokens, offsets, model.start)
@@ -305,6 +317,11 @@ class NGrams:
         return cls.from_probabilities(size, symbols, single, pairs, triples)
 
 
+def symbol_number(text: str) -> int:
+    """Return the number of a released token among ``SYMBOLS``; that of ``OTHER`` for any but these."""
+    return SYMBOLS.index(text) if text in SYMBOLS else 1
+
+
 def token_ids(
     texts: Iterable[str], vocabulary: Vocabulary
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -313,7 +330,7 @@ def token_ids(
 
     tokenizer = spacy.blank(vocabulary.language or "en").tokenizer
     number = {word: at for at, word in enumerate(vocabulary.words)}
-    number |= {text: -2 - at for at, text in enumerate(SYMBOLS)}
+    number |= {text: -2 - symbol_number(text) for text in SYMBOLS}
     known: dict[str, list[int]] = {}
     ids: list[int] = []
     ends = [0]

@@ -71,8 +71,8 @@ class Mechanism(ABC):
     over_trees : bool
         Whether it draws from a :class:`textpriv.index.tree.Tree` and from nothing else.
     reads_context : bool
-        Whether its draws depend on what the document has released before. Then :meth:`sample_documents` is given all tokens,
-        with ids of -2 and below for those that are released as they are.
+        Whether its draws depend on what the document has released before. Then :meth:`sample_documents` is given all tokens:
+        those that are released as they are have ids of -2 - s, with s by :func:`textpriv.language.ngrams.symbol_number`.
     """
 
     name: str
@@ -123,10 +123,6 @@ class Mechanism(ABC):
         ndarray of int32, shape (T,)
         """
 
-    def symbol(self, text: str) -> int:
-        """Return the number by which a mechanism that reads context knows a token that is released as it is."""
-        raise MechanismError(f"{self.name} reads no context.")
-
     def sample(self, ids: ArrayLike, rng: RandomWords | np.random.Generator) -> NDArray[np.int32]:
         """Draw an independent output for every word.
 
@@ -166,8 +162,8 @@ class Mechanism(ABC):
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Return the natural logarithm of the output distribution of a word, shape (V,)."""
         raise MechanismError(
-            f"{self.name} has no output distribution in closed form (log_prob), which recovery, choose and explain need. Give "
-            "an epsilon instead."
+            f"{self.name} has no output distribution in closed form (log_prob), which recovery, choose and explain need. "
+            "Give an epsilon instead."
         )
 
     @property

@@ -73,6 +73,7 @@ class _Model(NamedTuple):
     pair_offsets: NDArray[np.int64]
     thirds: NDArray[np.int32]
     triples: NDArray[np.uint32]
+    symbols: NDArray[np.int64]  # tokens by their numbers
 
 
 @njit
@@ -203,7 +204,7 @@ def _draw(
     ``context`` holds the two tokens before the first of them, and is moved on. An attempt reads two rows of ``random``,
     shape (2n, 4): one to choose a part of the law, one to draw from it.
     """
-    size, at, first = len(near.points), 0, np.empty(1, np.int64)
+    at, first = 0, np.empty(1, np.int64)
     first[0] = 0
     # Taken out of the rows once, which are large to hand on.
     points, law, near_ids, near_steps = near.points, near.law, near.ids, near.steps
@@ -211,7 +212,7 @@ def _draw(
         word, before, alone = np.int64(ids[token]), context[1], slice(token, token + 1)
         if word < -1:  # a released symbol
             out[token] = word
-            context[0], context[1] = before, size - 2 - word
+            context[0], context[1] = before, model.symbols[-2 - word]
             continue
         pair = _pair_of(model, context[0], before)
         seconds, thirds = slice(model.offsets[before], model.offsets[before + 1]), slice(0, 0)
@@ -302,7 +303,7 @@ class ContextualTEM(TEM):
         elif not isinstance(given, NGrams):
             given = read_arpa(Path(given), words)
         self.model = given.words_only(other=False)
-        self._tables = _Model(*self.model.arrays[1:])
+        self._tables = _Model(*self.model.arrays[1:], self.model.symbol_tokens)
         return np.maximum(self.model.after()[: len(words)], _LEAST)
 
     def binding(self) -> dict[str, Any]:
@@ -318,10 +319,6 @@ class ContextualTEM(TEM):
         else:
             bound["settings"]["model"] = fingerprint()
         return bound | {"decay": list(self.decay)}
-
-    def symbol(self, text: str) -> int:
-        """Return the number of a released token in the language model; with a callable, 1 for all."""
-        return 1 if self.model is None else self.model.symbol(text)
 
     # The output distribution
 

@@ -16,6 +16,7 @@ from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.index import Index
 from textpriv.language import NGrams
+from textpriv.language.ngrams import SYMBOLS, symbol_number
 from textpriv.mechanisms import TEM, ContextualTEM, TreeTEM
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.vocabulary import Vocabulary
@@ -222,13 +223,32 @@ def test_a_contextual_mechanism_is_attacked_with_its_context(make):
     assert attacker.in_context(mechanism)[0] > attacker.alone(mechanism)[0] + 0.05
 
 
+def test_public_text_may_have_symbols_that_the_mechanism_lacks(make):
+    words = np.arange(SIZE, dtype=np.int32)
+    marks = np.array([-2 - symbol_number(each) for each in SYMBOLS], np.int32)
+    ids = np.ravel([(word, mark, word) for mark in marks for word in words])
+    offsets = np.array([0, len(ids)])
+    text = PublicText(NGrams.from_ids(ids, offsets, SIZE), ids, offsets)
+    model = NGrams.from_ids(np.tile(words, 9), np.array([0, 9 * SIZE]), SIZE, symbols=SYMBOLS[:2])
+    mechanism = ContextualTEM(make(1.0).index, 4.0, model)
+    attacker = BestAttacker(PRIOR, "all", text, candidates=SIZE + 1)
+    released = attacker.released(mechanism)
+    assert (released[1::3] == ids[1::3]).all()
+    drawn = np.flatnonzero(released >= 0)
+    found = mechanism.emissions(released, np.tile(words, (len(drawn), 1)))
+    for row, at in enumerate(drawn[-40:].tolist(), len(drawn) - 40):
+        laws = [mechanism.log_prob(each, released[:at])[released[at]] for each in range(SIZE)]
+        assert found[row] == pytest.approx(np.exp(laws))
+    assert 0 < attacker.success(mechanism)[0] < 1
+
+
 def test_public_text_is_attacked_by_a_model_of_other_text(make):
     index = make(1.0).index
     texts = [f"w{i} w{i + 1}, w{i + 2}." for i in range(30)]
     text = PublicText.read(texts, index)
     first = text.ids[: text.offsets[1]]
     assert first.tolist()[:2] == [0, 1]
-    assert first[2] == first[-1] - text.model.symbols.index(",") + text.model.symbols.index(".")
+    assert first[[2, -1]].tolist() == [-2 - symbol_number(","), -2 - symbol_number(".")]
     assert len(text.offsets) == 7
     # The first text is attacked, so no pair of it is counted.
     assert text.model.find(0, 0, 1) == -1
