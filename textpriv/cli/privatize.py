@@ -253,8 +253,8 @@ def _print_report(
         )
     elif key is not None:
         say(
-            f"The run key {key} was destroyed: without a copy of it nobody can repeat this release, and an attacker "
-            "can recover only as much as the statement above allows."
+            f"The run key {key} was destroyed: without a copy of it nobody can repeat this release. Words can "
+            "still be guessed from the output: the statement above bounds how much it helps."
         )
 
 

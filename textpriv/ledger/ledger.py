@@ -232,8 +232,8 @@ class Ledger:
         if limit is not None and spent + more > limit:
             raise LimitError(
                 f"the limit of this {whose} is {limit / _UNIT:,.6g} {unit}; it has spent {spent / _UNIT:,.6g}, and this "
-                f"release would add {more / _UNIT:,.6g}. It was neither drawn nor counted. Leave the {whose} out, raise the "
-                "limit, or use a smaller epsilon; repeating an earlier release exactly costs nothing."
+                f"release would add {more / _UNIT:,.6g}. It was neither drawn nor counted. Leave the {whose} out or raise "
+                "the limit; repeating an earlier release exactly costs nothing."
             )
 
     def spent(
