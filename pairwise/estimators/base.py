@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -141,6 +142,26 @@ def keeps_state_on_error(fit: Fit) -> Fit:
     return cast(Fit, kept)
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or pandas' NA."""
+    return not isinstance(value, str) and (
+        value is None or is_scalar_nan(value) or is_pandas_na(value)
+    )
+
+
+def labels_of(y: Any) -> NDArray[Any]:
+    """Return labels as an array; refuse missing ones."""
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "biu" and labels.ndim:
+        # From y itself: in an array of text, the NaN of a list is the word "nan".
+        values = np.asarray(y, dtype=object)
+        if np.frompyfunc(is_missing, 1, 1)(values).any():
+            raise InvalidParameterError(
+                "every record needs a label; found missing ones (NaN, None or NA). Label these records, or drop them."
+            )
+    return labels
+
+
 def declared_classes(classes: Any) -> NDArray[Any]:
     """Return the labels that were declared, sorted; refuse what is no list of different labels of one type."""
     listed = list(classes) if np.ndim(np.asarray(classes, dtype=object)) else []
@@ -184,9 +205,10 @@ def without_values(error: Exception, X: Any) -> Exception:
             "array.reshape(1, -1) for one record, array.reshape(-1, 1) for one feature."
         )
     if "contains NaN" in message or "contains infinity" in message:
-        name = "y" if "Input y" in message else "X"
+        if "Input y" in message:
+            return InvalidParameterError("y contains infinity. Give these records another label.")
         return InvalidParameterError(
-            f"{name} contains NaN or infinity. Drop such records, or fill them by a public rule: PublicScaler(missing=...)."
+            "X contains NaN or infinity. Drop such records, or fill them by a public rule: PublicScaler(missing=...)."
         )
     # Of the same kind, but without the errors that it grew out of.
     return type(error)(message) if type(error) in (ValueError, TypeError) else ValueError(message)
@@ -237,6 +259,7 @@ class PrivateEstimator(BaseEstimator):
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """Return validated X, shape (n, d) float64, and y, shape (n,)."""
         _refuse_sparse(X)
+        labels_of(y)
         table, labels = without_context(
             lambda: validate_data(
                 self, X, y, dtype=np.float64, ensure_min_samples=1, reset=reset, y_numeric=False

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from pairwise.accounting.gaussian import release_mu
 from pairwise.accounting.parameters import default_delta
 from pairwise.errors import InvalidParameterError, check_whole, without_context
-from pairwise.estimators.base import without_values
+from pairwise.estimators.base import is_missing, without_values
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -410,9 +409,9 @@ class PublicOneHot(PublicTransformer):
         """Return the table with missing values as they were declared: libraries of frames have each their own."""
         table = table.copy()
         for column, declared in enumerate(self._encoder.categories_):
-            for value in filter(_is_missing, declared):
+            for value in filter(is_missing, declared):
                 cells = table[:, column]
-                cells[np.frompyfunc(_is_missing, 1, 1)(cells).astype(bool)] = value
+                cells[np.frompyfunc(is_missing, 1, 1)(cells).astype(bool)] = value
         return table
 
     def _names(self, given: Any = None) -> NDArray[np.object_]:
@@ -451,12 +450,6 @@ class PublicOneHot(PublicTransformer):
         return declared
 
 
-def _is_missing(value: Any) -> bool:
-    return not isinstance(value, str) and (
-        value is None or is_scalar_nan(value) or is_pandas_na(value)
-    )
-
-
 def _identity(value: Any) -> Any:
     """Return what makes two declared categories the same: whatever is missing is one, though NaN does not equal itself."""
-    return "missing" if _is_missing(value) else (value,)
+    return "missing" if is_missing(value) else (value,)

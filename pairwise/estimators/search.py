@@ -26,6 +26,7 @@ from pairwise.estimators.base import (
     clipped_to,
     declared_classes,
     keeps_state_on_error,
+    labels_of,
     refuse_fit_parameters,
     without_seed,
 )
@@ -143,7 +144,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         refuse_fit_parameters(refused)
         prefix = self._check()
         randomness = Randomness(self.random_state)
-        rows = np.asarray(y)
+        rows = labels_of(y)
         if np.ndim(rows) != 1 or len(rows) != _num_samples(X):
             raise InvalidParameterError("X and y must have one row and one label for each record.")
         total = default_delta(len(rows)) if self.delta is None else self.delta

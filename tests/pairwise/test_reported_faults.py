@@ -20,6 +20,7 @@ from pairwise import (
     PrivacyBudget,
     PrivateAUCClassifier,
     PrivateMetricLearner,
+    PrivateSearchCV,
     PublicScaler,
     SGDOutput,
     SubsetQuery,
@@ -224,6 +225,45 @@ def test_text_in_a_table_is_in_no_error_of_the_chain(call):
     with pytest.raises((PairwiseError, TypeError, ValueError)) as caught:
         call(X, np.array([0, 1] * 3))
     assert "Secret" not in chain(caught.value)
+
+
+@pytest.mark.parametrize("absent", [None, float("nan")])
+@pytest.mark.parametrize("as_array", [False, True])
+def test_missing_label_among_text_is_called_a_missing_label(absent, as_array):
+    X, _ = table(n=40)
+    y = ["no", "yes"] * 19 + ["no", absent]
+    learner = PrivateAUCClassifier(epsilon=1.0, classes=["no", "yes"])
+    with pytest.raises(PairwiseError, match="label; found missing ones"):
+        learner.fit(X, np.array(y, dtype=object) if as_array else y)
+
+
+def test_missing_number_as_label_is_called_a_missing_label():
+    X, y = table(n=40)
+    with pytest.raises(PairwiseError, match="label; found missing ones"):
+        PrivateAUCClassifier(epsilon=1.0, classes=[0, 1]).fit(X, np.where(y, np.nan, 0.0))
+
+
+def test_missing_label_of_pandas_is_called_a_missing_label():
+    pandas = pytest.importorskip("pandas")
+    X, _ = table(n=40)
+    y = pandas.Series(["no", "yes"] * 19 + ["no", None], dtype="string")
+    with pytest.raises(PairwiseError, match="label; found missing ones"):
+        PrivateAUCClassifier(epsilon=1.0, classes=["no", "yes"]).fit(X, y)
+
+
+def test_search_calls_a_missing_label_a_missing_label():
+    X, _ = table(n=40)
+    y = np.array(["no", "yes"] * 19 + ["no", None], dtype=object)
+    learner = PrivateAUCClassifier(epsilon=1.0)
+    with pytest.raises(PairwiseError, match="label; found missing ones"):
+        PrivateSearchCV(learner, {"data_norm": [1.0, 2.0]}, epsilon=1.0).fit(X, y)
+
+
+def test_infinite_label_is_not_answered_by_a_scaler():
+    X, y = table(n=40)
+    with pytest.raises(PairwiseError, match="y contains infinity") as caught:
+        PrivateAUCClassifier(epsilon=1.0, classes=[0, 1]).fit(X, np.where(y, np.inf, 0.0))
+    assert "PublicScaler" not in str(caught.value)
 
 
 def test_moments_with_small_weight_on_sums_have_the_sharp_sensitivity():
