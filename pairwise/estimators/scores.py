@@ -13,6 +13,7 @@ from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import release_mu
 from pairwise.accounting.parameters import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, check_number, without_context
+from pairwise.estimators.base import declared_classes, labels_of
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 
@@ -24,13 +25,11 @@ def _check_evaluation(
     check_number("epsilon", epsilon)
     if delta is not None:
         check_number("delta", delta)
-    labels, values = np.asarray(y), np.asarray(other)
+    labels, values = labels_of(y), np.asarray(other)
     if labels.ndim != 1 or labels.shape != values.shape or len(labels) < 4:
         raise InvalidParameterError(
             f"expected two arrays of one length n >= 4; found shapes {labels.shape} and {values.shape}."
         )
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise InvalidParameterError("y_true contains NaN. Give every record a label.")
     n = len(labels)
     delta = default_delta(n) if delta is None else float(delta)
     check_privacy_parameters(float(epsilon), delta, n)
@@ -42,13 +41,32 @@ def _charge(budget: Any, noise: GaussianPlan, label: str) -> None:
     charge_to(budget, noise.event(), label=label, adjacency=relation, unit="one record")
 
 
+def _positive(labels: NDArray[Any], classes: Any) -> NDArray[np.bool_]:
+    """Return which labels are the larger of two declared ones; refuse others before anything is charged."""
+    declared = declared_classes(classes)
+    if len(declared) != 2 or declared[0] != next(iter(classes)):
+        raise InvalidParameterError(
+            "classes must be two labels in ascending order, [negative, positive]; found another number or order. To "
+            "count the smaller label as positive, pass y_true == label instead."
+        )
+    # As objects, numbers and text are compared one by one.
+    found = labels.astype(object)
+    positive = np.asarray(found == declared[1], dtype=bool)
+    if not np.all(positive | (found == declared[0])):
+        raise InvalidParameterError(
+            f"y_true must hold the labels {declared.tolist()} alone; found others. Pass classes=[negative, positive], the "
+            "two labels that may occur. Nothing was charged."
+        )
+    return positive
+
+
 def private_auc_score(
     y_true: ArrayLike,
     y_score: ArrayLike,
     *,
     epsilon: float,
     delta: float | None = None,
-    positive: Any = 1,
+    classes: Any = (0, 1),
     budget: Any = None,
     random_state: Any = None,
 ) -> float:
@@ -64,8 +82,9 @@ def private_auc_score(
         Scores by a model that does not depend on these records, or whose cost is charged elsewhere.
     epsilon, delta : float
         Delta defaults to min(1e-5, n^-1.5).
-    positive : label, default=1
-        Of the type of the labels. Whether it occurs among them is a fact about the records, and no error.
+    classes : array-like of 2 labels, default=(0, 1)
+        Public, as of ``PrivateAUCClassifier``: [negative, positive] in ascending order. Other labels are refused. Booleans
+        are 0 and 1. Whether both occur is a fact about the records, and no error.
     budget : PrivacyBudget, optional
     random_state : int, RandomState or None, default=None
         None draws from the operating system, the only private setting; a seed is for experiments.
@@ -77,12 +96,12 @@ def private_auc_score(
     scores = without_context(lambda: scores.astype(np.float64), lambda _: unusable)
     if np.isnan(scores).any():
         raise unusable
+    chosen = _positive(labels, classes)
     randomness = Randomness(random_state)
     mu = release_mu(float(epsilon), delta)
     noise = plan_gaussian(math.sqrt(2.0), mu, 2)
     _charge(budget, noise, "private_auc_score")
     n = len(labels)
-    chosen = labels == positive
     count = float(chosen.sum())
     from scipy.stats import rankdata
 

@@ -394,5 +394,5 @@ class PrivateScorer:
         }
         if self.metric == "accuracy":
             return private_accuracy_score(y, np.asarray(estimator.predict(X)), **common)
-        positive = estimator.classes_[1]
-        return private_auc_score(y, estimator.decision_function(X), positive=positive, **common)
+        scores = estimator.decision_function(X)
+        return private_auc_score(y, scores, classes=estimator.classes_, **common)

@@ -84,6 +84,46 @@ def test_scores_of_nonsense_are_refused_uncharged(y, scores):
         assert not budget.charges
 
 
+@pytest.mark.parametrize("classes", [("no", "yes"), (1, 2), (2, 4), (-1, 1)])
+def test_auc_counts_the_larger_declared_class_as_positive(classes):
+    X, y = table(4000)
+    settings = {"epsilon": 2.0, "delta": 1e-6, "random_state": 0}
+    expected = private_auc_score(y, X[:, 0], **settings)
+    labels = np.array(classes)[y]
+    assert private_auc_score(labels, X[:, 0], classes=classes, **settings) == expected
+
+
+def test_auc_takes_boolean_labels_undeclared():
+    X, y = table(4000)
+    settings = {"epsilon": 2.0, "delta": 1e-6, "random_state": 0}
+    expected = private_auc_score(y, X[:, 0], **settings)
+    assert private_auc_score(y == 1, X[:, 0], **settings) == expected
+
+
+@pytest.mark.parametrize("classes", [("no", "yes"), (1, 2), (2, 4), (-1, 1), ("0", "1")])
+def test_auc_of_labels_not_declared_is_refused_uncharged(classes):
+    X, y = table()
+    with PrivacyBudget(5.0) as budget:
+        with pytest.raises(InvalidParameterError, match=r"classes=\[negative, positive\]"):
+            private_auc_score(np.array(classes)[y], X[:, 0], epsilon=1.0, delta=1e-5, budget=budget)
+        assert not budget.charges
+
+
+@pytest.mark.parametrize("classes", [(1, 0), ("yes", "no"), (0, 1, 2), (1,), 1, None])
+def test_auc_classes_that_are_no_ascending_pair_are_refused(classes):
+    X, y = table()
+    with pytest.raises(InvalidParameterError, match="classes must"):
+        private_auc_score(y, X[:, 0], classes=classes, epsilon=1.0, delta=1e-5)
+
+
+def test_auc_of_text_with_a_missing_label_is_refused():
+    X, y = table()
+    labels = np.array(["no", "yes"], dtype=object)[y]
+    labels[0] = None
+    with pytest.raises(InvalidParameterError, match="missing"):
+        private_auc_score(labels, X[:, 0], classes=["no", "yes"], epsilon=1.0, delta=1e-5)
+
+
 def test_scorer_charges_each_fold_beside_its_fit():
     X, y = table(90)
     with PrivacyBudget(9.0) as budget:
