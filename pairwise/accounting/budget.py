@@ -263,6 +263,8 @@ class PrivacyBudget:
         """Return the epsilon that all charges take of the limit, at the budget's δ.
 
         The account, not a guarantee: where results led to further charges, what is guaranteed is the limit.
+        It depends on the limit, which fixes the order, and may exceed the sum of the epsilons under a large limit: see
+        "What ``spent()`` means" in docs/algorithms/budget.md.
         """
         return self._cost([charge.event for charge in self.charges])
 
