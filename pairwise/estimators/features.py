@@ -47,8 +47,11 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
             lambda error: without_values(error, X),
         )
 
-    def _by_column(self, name: str, declared: Any) -> Any:
-        """Return what a mapping declares for each column, in their order; what is no mapping as it is."""
+    def _by_column(self, name: str, declared: Any, *, partly: bool = False) -> Any:
+        """Return what a mapping declares for each column, in their order; what is no mapping as it is.
+
+        With ``partly``, columns may be left out, and get NaN.
+        """
         if not isinstance(declared, Mapping):
             return declared
         columns = getattr(self, "feature_names_in_", None)
@@ -57,13 +60,14 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
                 f"{name} names columns, and the table has no names. Pass a pandas or polars frame, or a list in the order "
                 "of the columns."
             )
-        if set(columns) != set(declared):
-            absent, more = set(columns) - set(declared), set(declared) - set(columns)
+        absent, more = set(columns) - set(declared), set(declared) - set(columns)
+        if more or (absent and not partly):
+            which = "columns" if partly else "every column"
             raise InvalidParameterError(
-                f"{name} must name every column of the table and no other: {len(absent)} columns are not named"
+                f"{name} must name {which} of the table and no other: {len(absent)} columns are not named"
                 f"{_quoted(absent)}, and {len(more)} names are no columns{_quoted(more)}."
             )
-        return [declared[column] for column in columns]
+        return [declared.get(column, math.nan) for column in columns]
 
 
 def _quoted(names: set[str]) -> str:
@@ -85,7 +89,8 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         (0, 1) or (−1, 1), say. With (−b, b) records have a Euclidean norm of at most b√d.
     missing : None, "middle", float, (d,) array-like or dict of column name to float, default=None
         The public rule for values that are missing (NaN): None refuses them, "middle" takes the middle of the bounds, a
-        number stands for itself, in the units of the table. The mean of a column would be learned from the records.
+        number stands for itself, in the units of the table. A dict may leave out columns, whose missing values are refused.
+        The mean of a column would be learned from the records.
 
     Attributes
     ----------
@@ -126,10 +131,11 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
     def fit(self, X: ArrayLike, y: Any = None) -> PublicScaler:
         """Check the bounds against the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
-        self._table(X, reset=True)
+        table = self._table(X, reset=True)
         self._ends = low, high = self._bounds()
         self._outputs = first, last = self._range()
-        self._filled = self._fill(low, high)
+        self._fill = self._fill_values(low, high)
+        self._filled(table)
         self.scale_ = (last - first) / (high - low)
         self.norm_bound_ = max(abs(first), abs(last)) * math.sqrt(self.n_features_in_)
         return self
@@ -137,10 +143,8 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
     def transform(self, X: ArrayLike) -> Array:
         """Return scaled records, cut to ``output_range``, shape (n, d)."""
         check_is_fitted(self)
-        table = self._table(X, reset=False)
+        table = self._filled(self._table(X, reset=False))
         (low, high), (first, last) = self._ends, self._outputs
-        if self._filled is not None:
-            table = np.where(np.isnan(table), self._filled, table)
         # Cut first: no value, however large, then overflows.
         scaled = (np.clip(table, low, high) - low) * self.scale_ + first
         return np.asarray(np.clip(scaled, first, last))
@@ -151,7 +155,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
     def _numbers(self, name: str) -> Array:
         d = self.n_features_in_
-        declared = self._by_column(name, getattr(self, name))
+        declared = self._by_column(name, getattr(self, name), partly=name == "missing")
         numbers = without_context(
             lambda: np.asarray(declared, dtype=np.float64),
             lambda _: InvalidParameterError(f"{name} must hold numbers; found something else."),
@@ -183,10 +187,21 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
             )
         return first, last
 
-    def _fill(self, low: Array, high: Array) -> Array | None:
-        """Return what stands for a missing value of each feature, or None where such are refused."""
+    def _filled(self, table: Array) -> Array:
+        """Return the table with missing values filled; refuse those without a rule."""
+        filled = np.where(np.isnan(table), self._fill, table)
+        refused = np.isnan(filled).any(axis=0)
+        if refused.any():
+            raise InvalidParameterError(
+                "X contains NaN in columns that missing does not name"
+                f"{_quoted(set(self.feature_names_in_[refused]))}. Name them too, or drop such records."
+            )
+        return filled
+
+    def _fill_values(self, low: Array, high: Array) -> Array:
+        """Return what stands for a missing value of each feature, NaN where such are refused."""
         if self.missing is None:
-            return None
+            return np.full_like(low, math.nan)
         if isinstance(self.missing, str):
             if self.missing != "middle":
                 raise InvalidParameterError(
@@ -194,7 +209,8 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
                 )
             return low + (high - low) / 2.0
         fill = self._numbers("missing")
-        if not np.isfinite(fill).all():
+        named = isinstance(self.missing, Mapping)
+        if not (np.isfinite(fill) | (np.isnan(fill) & named)).all():
             raise InvalidParameterError("missing must be finite numbers, declared in public.")
         return fill
 

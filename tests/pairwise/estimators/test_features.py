@@ -110,12 +110,37 @@ def test_a_missing_value_is_refused_without_a_rule_and_an_infinite_one_with_it()
         PublicScaler(missing="middle").fit([[0.5], [math.inf]])
 
 
+PARTLY = PublicScaler(0, 100, missing={"age": 40})
+
+
+def test_a_missing_value_is_filled_in_the_columns_that_have_a_rule():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"age": [NAN, 30.0], "income": [10.0, 20.0]})
+    assert clone(PARTLY).fit_transform(table).tolist() == [[0.4, 0.1], [0.3, 0.2]]
+
+
+def test_a_missing_value_is_refused_in_a_column_without_a_rule():
+    pandas = pytest.importorskip("pandas")
+    whole = pandas.DataFrame({"age": [NAN, 30.0], "income": [10.0, 20.0]})
+    broken = whole.assign(income=[10.0, NAN])
+    for use in (clone(PARTLY).fit, clone(PARTLY).fit(whole).transform):
+        with pytest.raises(InvalidParameterError, match=r"does not name \('income'\)\."):
+            use(broken)
+
+
+def test_a_rule_for_no_column_is_refused_by_name():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(InvalidParameterError, match=r"no columns \('age'\)"):
+        clone(PARTLY).fit(pandas.DataFrame({"income": [10.0]}))
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"missing": "mean"}, "'middle' or numbers declared in public"),
         ({"missing": [1.0, 2.0]}, "one for each of 1 features"),
         ({"missing": math.inf}, "finite"),
+        ({"missing": NAN}, "finite"),
         ({"low": "none"}, "must hold numbers"),
         ({"low": {"age": 0}}, "the table has no names"),
     ],
