@@ -6,13 +6,12 @@ The output distributions of a mechanism are public, so learning with them is pos
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, issparse
 from scipy.special import log_softmax, softmax
 
 from textpriv.errors import TextprivError, needs
@@ -20,7 +19,6 @@ from textpriv.evaluation.law import Law
 from textpriv.language.ngrams import token_ids
 from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.contextual import ContextualTEM
-from textpriv.vocabulary.vocabulary import Prior
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -32,6 +30,7 @@ else:
 
 _TRIED = (0.03, 0.1, 0.3, 1.0, 3.0)  # C
 _HELD_OUT = 5  # one document in so many is held out to choose it
+_SEARCH = {"maxiter": 60, "ftol": 1e-7}  # of L-BFGS
 _STEPS = 30  # of expectation maximization
 _PULL = 0.01  # weight of the public prior in it, as a share of the tokens
 _MASK = re.compile(r"\[[A-Z][A-Z0-9_]*\]")
@@ -51,10 +50,6 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         The one that made the private documents; with a closed output distribution.
     C : float, optional
         Inverse strength of the penalty, as in scikit-learn. Default: the best of several on one private document in five.
-    prior : see :meth:`Vocabulary.prior_weights`
-        How often each word is written. Public.
-    max_iter : int
-        Steps of L-BFGS.
 
     Attributes
     ----------
@@ -78,35 +73,31 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
     ['yes', 'no']
     """
 
-    def __init__(
-        self,
-        mechanism: Mechanism,
-        C: float | None = None,
-        prior: Prior = "zipf",
-        max_iter: int = 60,
-    ) -> None:
+    def __init__(self, mechanism: Mechanism, C: float | None = None) -> None:
         self.mechanism = mechanism
         self.C = C
-        self.prior = prior
-        self.max_iter = max_iter
 
-    def fit(self, documents: Any, y: ArrayLike) -> ChannelClassifier:
+    def fit(self, documents: Any, y: Any) -> ChannelClassifier:
         """Learn from private documents.
 
         Parameters
         ----------
-        documents : sequence of str, or csr_matrix of counts, shape (D, V)
+        documents : sequence of str, or sparse matrix of counts, shape (D, V)
         y : array_like, shape (D,)
             Classes.
         """
+        if self.C is not None and not self.C > 0:
+            raise TextprivError(f"C must be above 0; got {self.C}.")
+        given = list(y)
+        if any(label is None or label != label for label in given):
+            raise TextprivError("some documents have no label (None or NaN). Leave them out.")
         counts = self._counts(documents)
-        self.classes_, labels = np.unique(np.asarray(y), return_inverse=True)
+        self.classes_, labels = np.unique(np.asarray(given), return_inverse=True)
         if len(labels) != counts.shape[0]:
             raise TextprivError(f"got {counts.shape[0]} documents and {len(labels)} labels.")
-        given = self.mechanism
-        given = given.average() if isinstance(given, ContextualTEM) else given
-        outputs = np.asarray(counts.sum(axis=0), dtype=np.float64).ravel()
-        originals = _Originals(Law(given, self.prior), outputs)
+        made = self.mechanism
+        law = Law(made.average() if isinstance(made, ContextualTEM) else made)
+        originals = _Originals(law, np.asarray(counts.sum(axis=0), dtype=np.float64).ravel())
         self.words_ = originals.words
         self.C_ = self.C or self._chosen(counts, labels, originals)
         weights, self.intercept_ = self._weights(counts, labels, originals, self.C_)
@@ -140,32 +131,41 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
             return float((weights**2).sum() / 2 - cost * logs[rows, labels].sum()), gradient
 
         start = np.zeros((len(originals.words) + 1) * classes)
-        options = {"maxiter": self.max_iter, "maxfun": 3 * self.max_iter, "ftol": 1e-7}
-        flat = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+        flat = minimize(loss, start, jac=True, method="L-BFGS-B", options=_SEARCH).x
         return flat[:-classes].reshape(-1, classes), flat[-classes:]
 
     def decision_function(self, documents: Any) -> NDArray[np.float64]:
-        """Scores of the classes of each clear document, shape (D, classes)."""
-        check_is_fitted(self)
-        return np.asarray(self._counts(documents) @ self.coef_ + self.intercept_)
+        """Scores of the classes of each clear document, shape (D, classes); of two, that of the second, shape (D,)."""
+        scores = self._scores(documents)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, documents: Any) -> NDArray[Any]:
         """The likeliest class of each clear document, shape (D,)."""
-        return self.classes_[self.decision_function(documents).argmax(axis=1)]
+        best = self._scores(documents).argmax(axis=1)
+        return self.classes_[best]
 
     def predict_proba(self, documents: Any) -> NDArray[np.float64]:
         """Probabilities of the classes of each clear document, shape (D, classes)."""
-        return np.asarray(softmax(self.decision_function(documents), axis=1))
+        return np.asarray(softmax(self._scores(documents), axis=1))
 
-    def _counts(self, documents: csr_matrix | Sequence[str]) -> csr_matrix:
+    def _scores(self, documents: Any) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        return np.asarray(self._counts(documents) @ self.coef_ + self.intercept_)
+
+    def _counts(self, documents: Any) -> csr_matrix:
         index = self.mechanism.index
-        if isinstance(documents, csr_matrix):
-            return documents
-        if isinstance(documents, str):
-            raise TextprivError("expected a list of texts, found one text: pass [text].")
+        if issparse(documents):
+            if documents.shape[1] != len(index):
+                raise TextprivError(f"expected counts of the {len(index):,} words of the index.")
+            return documents.tocsr()
+        if isinstance(documents, str) or hasattr(documents, "columns"):
+            raise TextprivError('expected a list of texts: pass [text] or frame["text"].')
+        texts = list(documents)
+        if not all(isinstance(text, str) for text in texts):
+            raise TextprivError("some documents are no texts. Leave them out, with their labels.")
         # The mask of a typed span, such as [PERSON], is no drawn word.
-        texts = (_MASK.sub(" ", text) for text in documents)
-        return count_matrix(*token_ids(texts, index.vocabulary), len(index))
+        masked = (_MASK.sub(" ", text) for text in texts)
+        return count_matrix(*token_ids(masked, index.vocabulary), len(index))
 
 
 class _Originals:

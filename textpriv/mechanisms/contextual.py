@@ -303,7 +303,8 @@ class ContextualTEM(TEM):
         elif not isinstance(given, NGrams):
             given = read_arpa(Path(given), words)
         self.model = given.words_only(other=False)
-        self._tables = _Model(*self.model.arrays[1:], self.model.symbol_tokens)
+        tables: Any = (*self.model.arrays[1:], self.model.symbol_tokens)
+        self._tables = _Model(*tables)
         return np.maximum(self.model.after()[: len(words)], _LEAST)
 
     def binding(self) -> dict[str, Any]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import catalogue
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_matrix
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
 
 import textpriv
 from textpriv.errors import TextprivError
@@ -77,10 +83,39 @@ def test_the_channel_classifier_gives_probabilities(index, task):
     assert np.array_equal(model.classes_[found.argmax(axis=1)], model.predict(counts))
 
 
-def test_the_channel_classifier_refuses_one_text(index):
-    model = ChannelClassifier(TEM(index, 4.0), C=1.0).fit(["w1", "w2"], [0, 1])
-    with pytest.raises(TextprivError, match="list of texts"):
-        model.predict("w1 w2")
+def test_the_channel_classifier_is_scored_as_others_are(index, task):
+    counts, good = task.train.counts(SIZE), task.train.labels == "b"
+    model = ChannelClassifier(TEM(index, 4.0), C=1.0)
+    assert cross_val_score(model, counts, good, scoring="roc_auc", cv=2).min() > 0.8
+    with pytest.raises(NotFittedError):
+        model.predict(counts)
+    third = np.where(np.arange(len(good)) % 3, good, 2)
+    assert model.fit(counts, third).decision_function(counts).shape == (len(good), 3)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("w1 w2", "list of texts"),
+        (pd.DataFrame({"text": ["w1", "w2"]}), "list of texts"),
+        (["w1", None], "no texts"),
+        (csr_matrix((2, SIZE + 1)), "counts of"),
+    ],
+)
+def test_the_channel_classifier_refuses_what_are_no_texts(index, texts, message):
+    with pytest.raises(TextprivError, match=message):
+        ChannelClassifier(TEM(index, 4.0), C=1.0).fit(texts, [0, 1])
+
+
+@pytest.mark.parametrize("labels", [["a", None], ["a", math.nan], [0.0, math.nan]])
+def test_the_channel_classifier_names_missing_labels(index, labels):
+    with pytest.raises(TextprivError, match="no label"):
+        ChannelClassifier(TEM(index, 4.0)).fit(["w1", "w2"], labels)
+
+
+def test_the_channel_classifier_refuses_a_negative_c(index):
+    with pytest.raises(TextprivError, match="above 0"):
+        ChannelClassifier(TEM(index, 4.0), C=-1.0).fit(["w1", "w2"], [0, 1])
 
 
 @pytest.mark.parametrize("most", [SIZE, 10])
