@@ -140,9 +140,9 @@ def main(
     mechanism: Annotated[list[str] | None, typer.Option(help="Another one, by its name.")] = None,
     quick: Annotated[bool, typer.Option("--quick")] = False,
 ) -> None:
-    """Measure, and write the table."""
+    """Measure, and write the table. --data-dir holds ``imdb`` and ``embeddings``; --quick looks at 2,000 reviews."""
     if quick:
-        trials, limit, reviews = 2, limit or 5000, reviews or 2000
+        trials, limit, reviews = min(trials, 2), limit or 5000, reviews or 2000
     vocabulary = textpriv.Vocabulary.load(data_dir / VECTORS, limit=limit)
     index, table = textpriv.Index.build(vocabulary, "euclidean"), whitened(vocabulary)
     train, test = (read(data_dir, split, vocabulary, reviews) for split in ("train", "test"))

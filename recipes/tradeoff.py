@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,15 +35,16 @@ PARTS = (0.5, 0.75, 0.96)
 ATTACKED = 40  # reviews
 COMMON = 250  # words that are no content words
 RECOVERY = (0.05, 0.1, 0.2)
+Records = list[dict[str, Any]]
 
 
-def lines_of(path: Path) -> list[dict[str, object]]:
+def lines_of(path: Path) -> Records:
     """Records of a packed file of JSON lines."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
-def read(records: list[dict[str, object]], label: str, words: textpriv.Vocabulary) -> Documents:
+def read(records: Records, label: str, words: textpriv.Vocabulary) -> Documents:
     """Records as labelled documents."""
     texts = [str(record["text"]) for record in records]
     return Documents.read(texts, [record[label] for record in records], words)
@@ -51,7 +53,7 @@ def read(records: list[dict[str, object]], label: str, words: textpriv.Vocabular
 def tasks_of(
     data: Path, vocabulary: textpriv.Vocabulary, most: int | None, only: list[str] | None
 ) -> tuple[dict[str, Task], PublicText]:
-    """The tasks by name, or one of them, and what the context attacker is tried on."""
+    """The tasks by name, all or some of them, and what the context attacker is tried on."""
     train = lines_of(data / "imdb/train.jsonl.gz")
     ends = [round(share * len(train)) for share in PARTS]
     private, counted, judged = train[: ends[0]], train[ends[0] : ends[1]], train[ends[1] : ends[2]]
@@ -62,30 +64,43 @@ def tasks_of(
     text = PublicText(
         NGrams.from_ids(model.ids, model.offsets, size), attacked.ids, attacked.offsets
     )
-    test = lines_of(data / "imdb/test.jsonl.gz")
-    yelp = [
-        {**record, "good": record["stars"] >= 4}
-        for record in lines_of(data / "yelp/reviews.jsonl.gz")
-    ]
-    queries = lines_of(data / "banking77/train.jsonl.gz")
-    mixed = np.random.default_rng(0).permutation(len(queries))
-    bank = lines_of(data / "banking77/test.jsonl.gz")
-    border = len(yelp) * 4 // 5
-    news = lines_of(data / "ag_news/articles.jsonl.gz")
-    newest = len(news) * 4 // 5
-    parts = {
-        "imdb": (private[:most], test[:most], "label", 0.1),
-        "yelp stars": (yelp[:border], yelp[border:], "good", 0.1),
-        "yelp topic": (yelp[:border], yelp[border:], "category", 0.1),
-        "ag news": (news[:newest], news[newest:], "label", 0.1),
-        "banking77": ([queries[at] for at in mixed], bank, "label", 1.0),
+
+    def films() -> tuple[Records, Records]:
+        return private[:most], lines_of(data / "imdb/test.jsonl.gz")[:most]
+
+    def yelp() -> tuple[Records, Records]:
+        records = lines_of(data / "yelp/reviews.jsonl.gz")
+        return newest([{**record, "good": record["stars"] >= 4} for record in records])
+
+    def news() -> tuple[Records, Records]:
+        return newest(lines_of(data / "ag_news/articles.jsonl.gz"))
+
+    def bank() -> tuple[Records, Records]:
+        queries = lines_of(data / "banking77/train.jsonl.gz")
+        mixed = np.random.default_rng(0).permutation(len(queries))
+        return [queries[at] for at in mixed], lines_of(data / "banking77/test.jsonl.gz")
+
+    known: dict[str, tuple[Callable[[], tuple[Records, Records]], str, float]] = {
+        "imdb": (films, "label", 0.1),
+        "yelp stars": (yelp, "good", 0.1),
+        "yelp topic": (yelp, "category", 0.1),
+        "ag news": (news, "label", 0.1),
+        "banking77": (bank, "label", 1.0),
     }
-    tasks = {
-        name: Task(read(one, label, vocabulary), read(two, label, vocabulary), judge, cost)
-        for name, (one, two, label, cost) in parts.items()
-        if not only or name in only
-    }
+    tasks = {}
+    for name in only or known:
+        if name not in known:
+            raise typer.BadParameter(f"--only takes one of: {', '.join(known)}")
+        parts, label, cost = known[name]
+        one, two = (read(part, label, vocabulary) for part in parts())
+        tasks[name] = Task(one, two, judge, cost)
     return tasks, text
+
+
+def newest(records: Records) -> tuple[Records, Records]:
+    """Learn from the first four fifths, and test on the rest."""
+    border = len(records) * 4 // 5
+    return records[:border], records[border:]
 
 
 def mechanisms_of(
@@ -142,7 +157,7 @@ def main(
     reviews: Annotated[int | None, typer.Option(help="Reviews of IMDB at most.")] = None,
     peers: Annotated[bool, typer.Option("--peers")] = False,
 ) -> None:
-    """Measure, and write tables and figures."""
+    """Measure, and write tables and figures. Without --data-dir the sets are fetched."""
     data = data_dir or fetched_texts(out / "fetched")
     out.mkdir(parents=True, exist_ok=True)
     vocabulary = textpriv.Vocabulary.load(data / VECTORS, limit=words, prior=data / COUNTS)

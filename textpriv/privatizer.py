@@ -319,8 +319,7 @@ class Privatizer:
     def _in_context(self, batch: RawBatch) -> NDArray[np.int32]:
         """Return the ids of all tokens: words that are drawn, and symbols for what is released as it is."""
         ids = batch.codes.copy()
-        symbols = {text: -2 - symbol_number(text) for text in set(batch.strings)}
-        ids[ids < UNKNOWN] = [symbols[text] for text in batch.strings]
+        ids[ids < UNKNOWN] = [-2 - symbol_number(text) for text in batch.strings]
         return ids
 
     def __reduce__(self) -> tuple[Any, ...]:

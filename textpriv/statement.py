@@ -85,9 +85,7 @@ class PrivacyStatement:
 
     def __post_init__(self) -> None:
         if self.by_distance and self.delta:
-            raise TextprivError(
-                "a guarantee that grows with the distance has no delta: its sentences about odds would be false."
-            )
+            raise TextprivError("a guarantee that grows with the distance has no delta.")
 
     def extended(
         self,

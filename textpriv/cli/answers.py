@@ -195,11 +195,11 @@ def _explain_pair(mechanism: Mechanism, words: list[str], as_json: bool) -> None
     apart = mechanism.index.distance(*(_id_of(mechanism.index, word) for word in words))
     loss = mechanism.statement.loss_at(apart)
     if as_json:
-        told = {"words": words, "distance": apart, "epsilon": mechanism.epsilon, "loss": loss}
-        print_json(told)
+        print_json({"words": words, "distance": apart, "epsilon": mechanism.epsilon, "loss": loss})
         return
     print(f"{words[0]} and {words[1]}: distance {apart:.4g}")
-    print(f"One output turns even odds between them into at most {odds_in_words(loss)}.")
+    unproved = "" if mechanism.statement.proved else " (claimed, NOT PROVED)"
+    print(f"One output turns even odds between them into at most {odds_in_words(loss)}{unproved}.")
 
 
 def _explain_documents(mechanism: Mechanism, files: tuple[Path, Path], as_json: bool) -> None:

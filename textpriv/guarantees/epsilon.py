@@ -83,7 +83,7 @@ class Choice:
 
 
 def epsilon_for(index: Index, **wanted: Any) -> float:
-    """Return the epsilon of a wanted protection; arguments as for :func:`choose_epsilon`."""
+    """Return the epsilon of a wanted ``recovery``, ``odds`` or ``keep``; all arguments as for :func:`choose_epsilon`."""
     return choose_epsilon(index, **wanted).epsilon
 
 

@@ -22,18 +22,6 @@ from textpriv.errors import TextprivError
 from textpriv.files import flush
 from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = [
-    "ONE",
-    "OTHER",
-    "START",
-    "SYMBOLS",
-    "NGrams",
-    "read_model",
-    "symbol_number",
-    "token_ids",
-    "write_model",
-]
-
 ONE = 1 << 30  # the sum of whole weights
 START, OTHER = "<s>", "<other>"
 SYMBOLS = (START, OTHER, *".,!?;:-()[]/\"'", "...", "--")
@@ -90,10 +78,7 @@ class NGrams:
 
     @cached_property
     def symbol_tokens(self) -> NDArray[np.int64]:
-        """The token of each of ``SYMBOLS``.
-
-        A symbol that the model lacks counts as the start of a document if it ends a sentence, else as ``OTHER``.
-        """
+        """The token of each of ``SYMBOLS``: of one that the model lacks the start if it ends a sentence, else ``OTHER``."""
         own = {text: number for number, text in enumerate(self.symbols)}
         numbers = [own.get(text, 0 if text in _ENDS else 1) for text in SYMBOLS]
         return self.size + np.array(numbers)
