@@ -204,7 +204,8 @@ def _by_recovery(
     if record is not None:
         return Choice(**record)
     if len(index) >= _LARGE:
-        told = f"The search for this epsilon takes about a minute. It is kept in {cache_folder()} for later runs."
+        time = "about a minute" if context is None else "some minutes"
+        told = f"The search for this epsilon takes {time}. It is kept in {cache_folder()} for later runs."
         warnings.warn(told, stacklevel=3)
     start = 4 / (index.reference_distance or 4.0)
 
