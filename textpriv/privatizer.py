@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import DocumentError, LedgerError, TextprivError, at_position
-from textpriv.language.ngrams import symbol_number
+from textpriv.language.ngrams import symbol_id
 from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.randomness import (
@@ -309,7 +309,7 @@ class Privatizer:
             streams = documents.charged(self.ledger, self._terms, named)
         else:
             streams = self._streams.of(documents, named, lambda: self.fingerprint)
-        if self.spans is not None:
+        if self.spans is not None:  # from the same stream as the words, before them
             batch = self.spans.draw(batch, streams, scopes)
         if keys is None and not self.mechanism.reads_context:
             offsets, streams = offsets[[0, -1]], streams[:1]  # of one stream: drawn as one document
@@ -319,7 +319,7 @@ class Privatizer:
     def _in_context(self, batch: RawBatch) -> NDArray[np.int32]:
         """Return the ids of all tokens: words that are drawn, and symbols for what is released as it is."""
         ids = batch.codes.copy()
-        ids[ids < UNKNOWN] = [-2 - symbol_number(text) for text in batch.strings]
+        ids[ids < UNKNOWN] = [symbol_id(text) for text in batch.strings]
         return ids
 
     def __reduce__(self) -> tuple[Any, ...]:

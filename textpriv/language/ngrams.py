@@ -302,9 +302,9 @@ class NGrams:
         return cls.from_probabilities(size, symbols, single, pairs, triples)
 
 
-def symbol_number(text: str) -> int:
-    """Return the number of a released token among ``SYMBOLS``; that of ``OTHER`` for any but these."""
-    return SYMBOLS.index(text) if text in SYMBOLS else 1
+def symbol_id(text: str) -> int:
+    """Return the id of a token that is released as it is, -2 and below; all but ``SYMBOLS`` have that of ``OTHER``."""
+    return -2 - (SYMBOLS.index(text) if text in SYMBOLS else 1)
 
 
 def token_ids(
@@ -315,7 +315,7 @@ def token_ids(
 
     tokenizer = spacy.blank(vocabulary.language or "en").tokenizer
     number = {word: at for at, word in enumerate(vocabulary.words)}
-    number |= {text: -2 - symbol_number(text) for text in SYMBOLS}
+    number |= {text: symbol_id(text) for text in SYMBOLS}
     known: dict[str, list[int]] = {}
     ids: list[int] = []
     ends = [0]

@@ -72,7 +72,7 @@ class Mechanism(ABC):
         Whether it draws from a :class:`textpriv.index.tree.Tree` and from nothing else.
     reads_context : bool
         Whether its draws depend on what the document has released before. Then :meth:`sample_documents` is given all tokens:
-        those that are released as they are have ids of -2 - s, with s by :func:`textpriv.language.ngrams.symbol_number`.
+        those that are released as they are have ids of -2 and below, by :func:`textpriv.language.ngrams.symbol_id`.
     """
 
     name: str

@@ -16,7 +16,7 @@ from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.index import Index
 from textpriv.language import NGrams
-from textpriv.language.ngrams import SYMBOLS, symbol_number
+from textpriv.language.ngrams import SYMBOLS, symbol_id
 from textpriv.mechanisms import TEM, ContextualTEM, TreeTEM
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.vocabulary import Vocabulary
@@ -225,7 +225,7 @@ def test_a_contextual_mechanism_is_attacked_with_its_context(make):
 
 def test_public_text_may_have_symbols_that_the_mechanism_lacks(make):
     words = np.arange(SIZE, dtype=np.int32)
-    marks = np.array([-2 - symbol_number(each) for each in SYMBOLS], np.int32)
+    marks = np.array([symbol_id(each) for each in SYMBOLS], np.int32)
     ids = np.ravel([(word, mark, word) for mark in marks for word in words])
     offsets = np.array([0, len(ids)])
     text = PublicText(NGrams.from_ids(ids, offsets, SIZE), ids, offsets)
@@ -248,7 +248,7 @@ def test_public_text_is_attacked_by_a_model_of_other_text(make):
     text = PublicText.read(texts, index)
     first = text.ids[: text.offsets[1]]
     assert first.tolist()[:2] == [0, 1]
-    assert first[[2, -1]].tolist() == [-2 - symbol_number(","), -2 - symbol_number(".")]
+    assert first[[2, -1]].tolist() == [symbol_id(","), symbol_id(".")]
     assert len(text.offsets) == 7
     # The first text is attacked, so no pair of it is counted.
     assert text.model.find(0, 0, 1) == -1

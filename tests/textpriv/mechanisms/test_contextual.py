@@ -11,7 +11,7 @@ import pytest
 import textpriv
 from textpriv.errors import MechanismError
 from textpriv.index import Index
-from textpriv.language.ngrams import NGrams, symbol_number
+from textpriv.language.ngrams import NGrams, symbol_id
 from textpriv.mechanisms import default_name
 from textpriv.mechanisms.contextual import ContextualTEM
 from textpriv.privatizer import Privatizer
@@ -329,7 +329,7 @@ def test_released_marks_are_part_of_the_context_and_of_the_identity():
     mechanism = ContextualTEM(textpriv.Index.build(vocabulary, space="euclidean"), 4.0, model=model)
     private = Privatizer(mechanism, TokenPolicy(), run_key=bytes(32))
     batch = private.read("Good, bad film.")
-    comma, stop = -2 - symbol_number(","), -2 - symbol_number(".")
+    comma, stop = symbol_id(","), symbol_id(".")
     assert private._in_context(batch).tolist() == [0, comma, 1, 2, stop]
     drawn = {
         tuple(private.privatize(f"good{mark} bad film {mark} film bad good" * 4, key=1).split(mark))
