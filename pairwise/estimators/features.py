@@ -61,11 +61,13 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
                 "of the columns."
             )
         absent, more = set(columns) - set(declared), set(declared) - set(columns)
-        if more or (absent and not partly):
-            which = "columns" if partly else "every column"
+        if partly and any(map(is_missing, declared.values())):
+            raise InvalidParameterError(f"{name} must be finite numbers, declared in public.")
+        absent = set() if partly else absent
+        if more or absent:
             raise InvalidParameterError(
-                f"{name} must name {which} of the table and no other: {len(absent)} columns are not named"
-                f"{_quoted(absent)}, and {len(more)} names are no columns{_quoted(more)}."
+                f"{name} must name the columns of the table and no other: {len(absent)} left out{_quoted(absent)}, "
+                f"{len(more)} unknown{_quoted(more)}."
             )
         return [declared.get(column, math.nan) for column in columns]
 
@@ -192,9 +194,10 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         filled = np.where(np.isnan(table), self._fill, table)
         refused = np.isnan(filled).any(axis=0)
         if refused.any():
+            names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_).astype(str))
             raise InvalidParameterError(
                 "X contains NaN in columns that missing does not name"
-                f"{_quoted(set(self.feature_names_in_[refused]))}. Name them too, or drop such records."
+                f"{_quoted(set(names[refused]))}. Name them too, or drop such records."
             )
         return filled
 

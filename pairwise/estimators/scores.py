@@ -134,6 +134,10 @@ def private_accuracy_score(
         None draws from the operating system, the only private setting; a seed is for experiments.
     """
     labels, predicted, delta = _check_evaluation(y_true, y_pred, epsilon, delta)
+    if (labels.dtype.kind in "biuf") != (predicted.dtype.kind in "biuf"):
+        raise InvalidParameterError(
+            "y_true and y_pred must both be numbers or both be text; found one of each. Nothing was charged."
+        )
     randomness = Randomness(random_state)
     mu = release_mu(float(epsilon), delta)
     noise = plan_gaussian(1.0, mu, 1)
