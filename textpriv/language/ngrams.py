@@ -283,6 +283,8 @@ class NGrams:
             Words V of the vocabulary.
         order : int
             Tokens in the longest n-gram: 1, 2 or 3.
+        symbols : tuple of str
+            Those that are told apart, ``START`` and ``OTHER`` first.
         """
         if order not in (1, 2, 3):
             raise TextprivError(f"order is 1, 2 or 3 tokens; got {order}.")

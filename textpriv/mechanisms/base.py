@@ -162,8 +162,8 @@ class Mechanism(ABC):
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Return the natural logarithm of the output distribution of a word, shape (V,)."""
         raise MechanismError(
-            f"{self.name} has no output distribution in closed form (log_prob), which recovery, choose and explain need. "
-            "Give an epsilon instead."
+            f"{self.name} has no output distribution in closed form, so there is no log_prob. Recovery rates and "
+            "explanations need one; draws do not."
         )
 
     @property

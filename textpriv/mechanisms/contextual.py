@@ -32,7 +32,7 @@ from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.language.arpa import read_arpa
 from textpriv.language.general_english import general_english
-from textpriv.language.ngrams import ONE, NGrams
+from textpriv.language.ngrams import ONE, SYMBOLS, NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
 from textpriv.mechanisms.measure import (
     PARTS,
@@ -420,6 +420,10 @@ class ContextualTEM(TEM):
     ) -> NDArray[np.int32]:
         """Draw one output for every token, from left to right; see :meth:`Mechanism.sample_documents`."""
         out = np.array(ids, dtype=np.int32)
+        if len(out) and out.min() < -1 - len(SYMBOLS):
+            raise MechanismError(
+                "An id stands for no symbol. Use textpriv.language.ngrams.symbol_id."
+            )
         draw = self._draw_by_callable if self.model is None else self._draw_by_model
         self.tables.prepare(ids[ids >= 0])
         for stream, first, last in zip(streams, offsets[:-1], offsets[1:], strict=True):

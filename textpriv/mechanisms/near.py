@@ -140,6 +140,8 @@ class NearTables:
             return
         with self._lock:  # other threads may draw meanwhile: a row that is ready never changes
             missing = np.unique(known[~self._ready[known]]).astype(np.int64)
+            if not len(missing):  # another thread has just filled them in
+                return
             hard = np.concatenate(
                 [
                     self._fill_near(missing[start : start + _TOGETHER])

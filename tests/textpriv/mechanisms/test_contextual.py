@@ -15,6 +15,7 @@ from textpriv.language.ngrams import NGrams, symbol_id
 from textpriv.mechanisms import default_name
 from textpriv.mechanisms.contextual import ContextualTEM
 from textpriv.privatizer import Privatizer
+from textpriv.randomness import Stream
 from textpriv.tokenization.policy import TokenPolicy
 
 EPSILON, SIZE = 2.0, 5
@@ -318,6 +319,12 @@ def test_losses_of_positions_add_and_eight_broken_priors_lose_more(index):
     assert largest_excess(mechanism, sound) <= 1e-9
     for prior in broken:
         assert largest_excess(mechanism, prior) > 0.05, prior.__name__
+
+
+def test_an_id_of_no_symbol_is_refused(index):
+    mechanism = ContextualTEM(index, EPSILON, model=models()["ordinary"])
+    with pytest.raises(MechanismError, match="no symbol"):
+        mechanism.sample_documents(np.array([-30, 0], np.int32), np.array([0, 2]), [Stream()])
 
 
 # In a privatizer

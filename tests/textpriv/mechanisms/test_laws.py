@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -146,6 +147,24 @@ def test_one_attempt_returns_words_in_proportion_to_their_weights(rarest):
         for word in np.flatnonzero(mechanism.tables.rows.block_row < 0)[:5].tolist():
             ratio = one_attempt(mechanism, word) / np.exp(mechanism.log_prob(word))
             assert ratio.max() / ratio.min() - 1 < 4.1 * 2.0**-32
+
+
+def test_another_thread_may_fill_in_the_same_rows_first(index_of):
+    tables, ids = TEM(index_of(vectors("ties")), 2.0).tables, np.arange(36, dtype=np.int32)
+
+    class Late:
+        """Comes in when another thread has been there."""
+
+        def __enter__(self):
+            tables._lock = nullcontext()
+            tables.prepare(ids)
+
+        def __exit__(self, *error):
+            pass
+
+    tables._lock = Late()
+    tables.prepare(ids)
+    assert tables._ready[ids].all()
 
 
 def test_a_word_that_needs_many_attempts_is_drawn_by_blocks():
