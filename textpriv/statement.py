@@ -277,7 +277,7 @@ class PrivacyStatement:
     def typical_odds(self) -> str:
         """The sentences about tokens and their neighbours; empty without such figures."""
         figures = self.figures
-        if "reference_loss" not in figures:
+        if not {"reference_loss", "reference_loss_90"} <= figures.keys():
             return ""
         half, most = (odds_in_words(figures[f"reference_loss{share}"]) for share in ("", "_90"))
         near, far = (at_most(figures[f"reference_distance{share}"], 4) for share in ("", "_90"))
@@ -289,10 +289,10 @@ class PrivacyStatement:
     # Forms
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the statement as JSON types; an infinite epsilon becomes "inf", other numbers that are not finite None."""
+        """Return the statement as JSON types; an infinite epsilon becomes "inf", and infinite figures are left out."""
         lists = {name: list(value) for name, value in vars(self).items() if type(value) is tuple}
-        figures = {name: _finite(value) for name, value in self.figures.items()}
-        epsilon = "inf" if self.epsilon == math.inf else _finite(self.epsilon)
+        figures = {name: value for name, value in self.figures.items() if math.isfinite(value)}
+        epsilon = "inf" if self.epsilon == math.inf else self.epsilon
         return {**vars(self), **lists, "figures": figures, "epsilon": epsilon}
 
     def __str__(self) -> str:
@@ -313,10 +313,6 @@ class PrivacyStatement:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def epsilon_of_zcdp(rho: float, delta: float) -> float:

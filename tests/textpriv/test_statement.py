@@ -116,7 +116,7 @@ def test_json_holds_every_field_and_is_valid_without_finite_numbers():
     json.dumps(found, allow_nan=False)
     assert set(found) == set(PrivacyStatement.__dataclass_fields__)
     assert found["epsilon"] == "inf"
-    assert found["figures"] == {"worst_word_loss": None, "tau": 0.5}
+    assert found["figures"] == {"tau": 0.5}
 
 
 def test_the_table_gives_every_list_and_the_verdict():
@@ -133,6 +133,12 @@ def test_the_table_gives_every_list_and_the_verdict():
     none = shown(make(epsilon=None, figures={}))
     assert "Nothing that can be stated as a number" in none
     assert "odds" not in none
+
+
+def test_a_statement_may_lack_figures():
+    again = PrivacyStatement(**make(figures={"worst_word_loss": math.inf}).to_dict())
+    assert again.loss_at(2.0) == make(figures={}).loss_at(2.0)
+    assert "10th nearest" not in str(make(figures={"reference_loss": 1.0}))
 
 
 def test_a_guarantee_by_distance_has_no_delta():

@@ -235,7 +235,7 @@ def certify(
     """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
 
     Exit codes: 0 the claim holds, 1 it does not, 2 wrong usage or not computed. With --audit, a pass is no proof. A failure
-    names what it refutes, or that the mechanism states no proved guarantee.
+    names the claim that it refutes, or says that nothing proved is claimed.
 
     **Example:** textpriv certify --recovery 0.1
     """

@@ -254,7 +254,7 @@ def _print_report(
     elif key is not None:
         say(
             f"The run key {key} was destroyed: without a copy of it nobody can repeat this release. Words can "
-            "still be guessed from the output: the statement above bounds how much it helps."
+            "still be guessed from the output: the statement above bounds what each one gives away."
         )
 
 

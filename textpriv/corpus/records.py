@@ -161,7 +161,7 @@ class CorpusReader:
             if (count := self.columns.count(name)) != 1:
                 raise CorpusError(
                     f"{self.name}: expected one column named {name!r}, found {count} among {len(self.columns)} "
-                    "column(s). Name the column that contains the text with --text-column."
+                    "column(s). Name yours: --text-column is that of the text."
                 )
         return [self.columns.index(name) for name in self.release.read]
 

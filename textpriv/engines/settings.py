@@ -155,7 +155,7 @@ class Columns:
         for name in (*self.texts, *self.others):
             if name is not None and (count := list(names).count(name)) != 1:
                 raise CorpusError(
-                    f"expected one column named {name!r}, found {count} among {len(names)} columns. Name it: text_column=."
+                    f"expected one column named {name!r}, found {count} among {len(names)} columns. Name yours."
                 )
 
     @classmethod

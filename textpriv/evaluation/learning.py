@@ -88,11 +88,11 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         """
         if self.C is not None and not self.C > 0:
             raise TextprivError(f"C must be above 0; got {self.C}.")
-        given = list(y)
-        if any(label is None or label != label for label in given):
+        given = needs("sklearn.utils").column_or_1d(y, warn=True)
+        if needs("pandas").isna(given).any():
             raise TextprivError("some documents have no label (None or NaN). Leave them out.")
         counts = self._counts(documents)
-        self.classes_, labels = np.unique(np.asarray(given), return_inverse=True)
+        self.classes_, labels = np.unique(given, return_inverse=True)
         if len(labels) != counts.shape[0]:
             raise TextprivError(f"got {counts.shape[0]} documents and {len(labels)} labels.")
         made = self.mechanism
@@ -135,7 +135,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         return flat[:-classes].reshape(-1, classes), flat[-classes:]
 
     def decision_function(self, documents: Any) -> NDArray[np.float64]:
-        """Scores of the classes of each clear document, shape (D, classes); of two, that of the second, shape (D,)."""
+        """Scores of the classes of each clear document, shape (D, classes); for two, the score of the second, (D,)."""
         scores = self._scores(documents)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 

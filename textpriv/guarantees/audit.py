@@ -211,8 +211,8 @@ class _Attack:
 
     def _statement(self) -> _Verdict:
         statement, wrong = self.mechanism.statement, []
-        if not statement.proved:
-            wrong.append("it states no proved guarantee")
+        if not (statement.proved and statement.by_distance):
+            wrong.append("it states no proved guarantee that grows with the distance")
         if statement.epsilon is None or not statement.epsilon <= self.asked * (1 + 1e-12):
             wrong.append(f"it states epsilon {statement.epsilon} where {self.asked:g} was asked")
         return not wrong, "; ".join(wrong) or "as asked"

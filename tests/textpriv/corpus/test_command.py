@@ -94,7 +94,7 @@ def test_forget_key_destroys_it_when_all_is_done(run, tmp_path):
     assert result.exit_code == 0, result.stderr
     (told,) = (line for line in result.stderr.splitlines() if "was destroyed" in line)
     assert "can repeat this release" in told
-    assert "the statement above bounds how much it helps" in told
+    assert "the statement above bounds what each one gives away" in told
     assert "undo" not in told
     assert not (tmp_path / "out.jsonl.key").exists()
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_matrix
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
@@ -107,7 +107,17 @@ def test_the_channel_classifier_refuses_what_are_no_texts(index, texts, message)
         ChannelClassifier(TEM(index, 4.0), C=1.0).fit(texts, [0, 1])
 
 
-@pytest.mark.parametrize("labels", [["a", None], ["a", math.nan], [0.0, math.nan]])
+def test_the_channel_classifier_reads_labels_of_a_column(index, task):
+    counts, labels = task.train.counts(SIZE), task.train.labels
+    model = ChannelClassifier(TEM(index, 4.0), C=1.0)
+    with pytest.warns(DataConversionWarning):
+        found = model.fit(counts, labels[:, None]).predict(counts)
+    assert np.array_equal(found, model.fit(counts, labels).predict(counts))
+
+
+@pytest.mark.parametrize(
+    "labels", [["a", None], [0.0, math.nan], pd.Series([1, pd.NA], dtype="Int64")]
+)
 def test_the_channel_classifier_names_missing_labels(index, labels):
     with pytest.raises(TextprivError, match="no label"):
         ChannelClassifier(TEM(index, 4.0)).fit(["w1", "w2"], labels)

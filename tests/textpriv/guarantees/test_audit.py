@@ -161,6 +161,14 @@ class Unproved(TEM):
         return replace(super().statement, proved=False)
 
 
+class WithADelta(TEM):
+    """States a bound that does not grow with the distance."""
+
+    @property
+    def statement(self):
+        return replace(super().statement, delta=0.5, by_distance=False)
+
+
 class OneStreamForAll(TEM):
     """Draws all documents of a call from the first one's stream."""
 
@@ -265,6 +273,7 @@ BROKEN = {
     Overclaiming: ("statement", "line"),
     ClaimsTooSmallALoss: ("worst loss", "line"),
     Unproved: ("statement", "line"),
+    WithADelta: ("statement", "line"),
     OneStreamForAll: ("documents", "clusters"),
     FreshRandomness: ("documents", "clusters"),
     TheSameRandomness: ("streams", "clusters"),
