@@ -184,12 +184,6 @@ def _undecayed(successors: NDArray[np.int32], ends: NDArray[np.uint32], random: 
     return np.int64(successors[at]) if at < len(ends) else -1
 
 
-@njit
-def _backoff(ends: NDArray[np.uint32]) -> float:
-    """Return the share of a context's weight that its successors leave to a shorter context."""
-    return 1.0 - (ends[-1] / ONE if len(ends) else 0.0)
-
-
 @njit(cache=True, nogil=True)
 def _draw(
     near: Rows,
@@ -220,20 +214,22 @@ def _draw(
             thirds = slice(model.pair_offsets[pair], model.pair_offsets[pair + 1])
         words2, ends2 = model.seconds[seconds], model.pairs[seconds]
         words3, ends3 = model.thirds[thirds], model.triples[thirds]
+        # What the successors of a context leave to a shorter one.
+        left2 = 1.0 - ends2[-1] / ONE if len(ends2) else 1.0
+        left3 = 1.0 - ends3[-1] / ONE if len(ends3) else 1.0
         second, third, mass = 0.0, 0.0, 0.0
         output, tries, patience = np.int64(-1), 0, 0
         while output < 0:
             if at == len(random):
                 return token
             if word >= 0 and tries == patience:
-                share, most = _backoff(ends3), max(_SHORT, _WORTH * tries)
-                patience = 2 * tries + 8
+                most, patience = max(_SHORT, _WORTH * tries), 2 * tries + 8
                 close = near_ids[word, :_NEAR]
                 farther = decay(np.int64(near_steps[word, len(close) - 1]), law)
                 near2 = _envelopes(points, law, word, close, farther, words2, ends2, most)
                 near3 = _envelopes(points, law, word, close, farther, words3, ends3, most)
-                second, third = share * near2.mass, near3.mass
-                mass = share * _backoff(ends2) * float(PARTS) / near.scale[word]
+                second, third = left3 * near2.mass, near3.mass
+                mass = left3 * left2 * float(PARTS) / near.scale[word]
             tries += 1
             row, at = at, at + 2
             if word < 0:  # an unknown word: the next word under the model
