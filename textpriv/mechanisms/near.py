@@ -108,7 +108,6 @@ class NearTables:
     """The rows of all words of an index under one decay and measure, filled in as words are met."""
 
     def __init__(self, index: Index, law: Decay, measure: BaseMeasure) -> None:
-        self.index = index
         size, k = index.neighbour_ids.shape
         block = max(_BLOCK, math.ceil(size / _MOST_BLOCKS))
         # Pages of rows that no word asks for take no memory. Unpickled arrays are writable, which numba compiles for anew.
