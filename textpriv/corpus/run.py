@@ -437,7 +437,7 @@ def _counted(manifest: Mapping[str, Any]) -> Counts:
 def _changed(before: Mapping[str, Any], job: Mapping[str, Any]) -> str:
     """Name what differs between two jobs, if anything."""
     if before.get("key") != job.get("key"):
-        return "changed: key or seed"
+        return "changed: key or seed, or the key was destroyed"
     found = [name for name in {**before, **job} if before.get(name) != job.get(name)]
     named = [name for name in found if name != "settings"] or found
     more = f" and {len(named) - 5:,} more" if len(named) > 5 else ""

@@ -203,7 +203,7 @@ def test_a_damaged_part_is_made_again(index, lines, tmp_path):
         ({"document_column": "id"}, "columns"),
         ({"part_records": 11}, "part"),
         ({"null": "empty"}, "bad records"),
-        ({"key": "other.key"}, "key or seed"),
+        ({"key": "other.key"}, "key or seed, or the key was destroyed"),
     ],
 )
 @pytest.mark.parametrize("is_finished", [False, True])
