@@ -134,7 +134,8 @@ def private_accuracy_score(
         None draws from the operating system, the only private setting; a seed is for experiments.
     """
     labels, predicted, delta = _check_evaluation(y_true, y_pred, epsilon, delta)
-    if (labels.dtype.kind in "biuf") != (predicted.dtype.kind in "biuf"):
+    kinds = {"text" if each.dtype.kind in "US" else each.dtype.kind for each in (labels, predicted)}
+    if "text" in kinds and kinds & set("biuf"):
         raise InvalidParameterError(
             "y_true and y_pred must both be numbers or both be text; found one of each. Nothing was charged."
         )

@@ -64,6 +64,15 @@ def test_private_scores_are_near_the_true_ones():
     assert private_accuracy_score(y, guess, **settings) == pytest.approx(true, abs=0.02)
 
 
+def test_text_is_not_compared_with_numbers():
+    y, budget = np.arange(100) % 2, PrivacyBudget(3.0, delta=1e-4)
+    settings = {"epsilon": 2.0, "delta": 1e-6, "random_state": 0, "budget": budget}
+    with pytest.raises(InvalidParameterError, match="both be numbers or both be text"):
+        private_accuracy_score(y.astype(str), y, **settings)
+    assert not budget.charges
+    assert private_accuracy_score(y.astype(object), y, **settings) > 0.9
+
+
 def test_scores_of_one_class_are_a_half_and_no_error():
     assert 0 <= private_auc_score(np.zeros(50), np.arange(50.0), epsilon=1.0, delta=1e-5) <= 1
 
