@@ -277,7 +277,10 @@ class PrivacyStatement:
     def typical_odds(self) -> str:
         """The sentences about tokens and their neighbours; empty without such figures."""
         figures = self.figures
-        if not {"reference_loss", "reference_loss_90"} <= figures.keys():
+        needed = {
+            f"reference_{what}{share}" for what in ("loss", "distance") for share in ("", "_90")
+        }
+        if not needed <= figures.keys():
             return ""
         half, most = (odds_in_words(figures[f"reference_loss{share}"]) for share in ("", "_90"))
         near, far = (at_most(figures[f"reference_distance{share}"], 4) for share in ("", "_90"))
