@@ -23,7 +23,6 @@ import textpriv
 from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon
 from textpriv.evaluation.comparison import Documents
 from textpriv.evaluation.decoding import Decoder
-from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.language import NGrams
 from textpriv.language.general_english import general_english
 
@@ -63,11 +62,10 @@ def main(
     recovery: Annotated[float, typer.Option()] = 0.2,
 ) -> None:
     """Measure, and write a table."""
-    vocabulary = textpriv.Vocabulary.load(data_dir / VECTORS, limit=limit)
+    vocabulary = textpriv.Vocabulary.load(data_dir / VECTORS, limit=limit, language="en")
     prior = vocabulary.prior_weights("zipf")
-    common = min(COMMON, limit // 4)
     index = textpriv.Index.build(vocabulary, "euclidean")
-    attacker = BestAttacker(prior, common=common)
+    attacker = BestAttacker(prior, is_content=vocabulary.is_content)
     found = largest_epsilon(lambda e: textpriv.TEM(index, e), recovery, attacker.success, 3.0)
     mechanism = textpriv.TEM(index, found.epsilon)
     counted = reviews(data_dir, "test", public, vocabulary)
@@ -80,7 +78,7 @@ def main(
     rarity = np.log((1 + public) / (1 + seen))
     vectors = (vocabulary.vectors - prior @ vocabulary.vectors).astype(np.float32)
     known = written.ids >= 0
-    content = known & (content_prior(prior, common)[written.ids] > 0)
+    content = known & vocabulary.is_content[written.ids]
     lines = [
         f"Epsilon {found.epsilon:.3g}: {found.share:.3f} of content words recovered alone.\n",
         "| text | words as written | content words | perplexity | nearness |",

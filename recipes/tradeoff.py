@@ -33,7 +33,6 @@ from textpriv.mechanisms.base import Mechanism
 # Where IMDB's training half is parted: private reviews, the attacker's model, the judge; the attacker is tried on the rest.
 PARTS = (0.5, 0.75, 0.96)
 ATTACKED = 40  # reviews
-COMMON = 250  # words that are no content words
 RECOVERY = (0.05, 0.1, 0.2)
 Records = list[dict[str, Any]]
 
@@ -160,10 +159,12 @@ def main(
     """Measure, and write tables and figures. Without --data-dir the sets are fetched."""
     data = data_dir or fetched_texts(out / "fetched")
     out.mkdir(parents=True, exist_ok=True)
-    vocabulary = textpriv.Vocabulary.load(data / VECTORS, limit=words, prior=data / COUNTS)
+    vocabulary = textpriv.Vocabulary.load(
+        data / VECTORS, limit=words, prior=data / COUNTS, language="en"
+    )
     tasks, text = tasks_of(data, vocabulary, reviews, only)
     counts = vocabulary.prior_weights("counts")
-    attacker = BestAttacker(counts, "content", text, min(COMMON, words // 4))
+    attacker = BestAttacker(counts, "content", text, vocabulary.is_content)
     mechanisms = mechanisms_of(vocabulary, text.model, peers=peers)
     found = compare(
         mechanisms,

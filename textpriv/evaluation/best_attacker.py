@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from textpriv.errors import OutOfReachError, TextprivError
 from textpriv.evaluation.context_recovery import Candidates, context_posterior
 from textpriv.evaluation.law import Law
-from textpriv.evaluation.recovery import COMMON, content_prior
+from textpriv.evaluation.recovery import content_prior
 from textpriv.index.index import Index
 from textpriv.language.ngrams import NGrams, token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
@@ -100,8 +100,8 @@ class BestAttacker:
     of : {"content", "all"}
         Words that count. Attackers know that a word is a content word.
     text : PublicText, optional
-    common : int
-        Number of commonest words that are no content words.
+    is_content : ndarray of bool, shape (V,)
+        Which words are content words, as ``index.vocabulary.is_content``.
     candidates : int
         Words that the context attacker weighs for an output.
     """
@@ -109,17 +109,21 @@ class BestAttacker:
     prior: NDArray[np.float64]
     of: str = "content"
     text: PublicText | None = None
-    common: int = COMMON
+    is_content: NDArray[np.bool_] | None = None
     candidates: int = 32
 
     def __post_init__(self) -> None:
         if self.of not in ("content", "all"):
             raise TextprivError(f"of= is 'content' or 'all'; got {self.of!r}.")
+        if self.of == "content" and self.is_content is None:
+            raise TextprivError("Say which words count: pass index.vocabulary.is_content.")
 
     @cached_property
     def _counted(self) -> NDArray[np.float64]:
         """How often each word that counts is written."""
-        return self.prior if self.of == "all" else content_prior(self.prior, self.common)
+        if self.of == "all" or self.is_content is None:
+            return self.prior
+        return content_prior(self.prior, self.is_content)
 
     def alone(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the share of single words that the Bayes attacker recovers, and its standard error: 0 where it is exact.

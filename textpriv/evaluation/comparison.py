@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from textpriv.errors import OutOfReachError, needs
 from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon, sampled_text
 from textpriv.evaluation.learning import ChannelClassifier, count_matrix
-from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import NGrams, token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
@@ -32,7 +31,7 @@ else:
 __all__ = ["Comparison", "Documents", "Task", "compare", "interval"]
 
 _BOOTSTRAPS = 400
-CLEAR, COMMON_ONLY = "clear text", "commonest words only"
+CLEAR, FUNCTION_ONLY = "clear text", "function words only"
 _COLUMNS = (
     "mechanism asked epsilon alone context accuracy low high channel channel_low channel_high perplexity cosine kept "
     "words_per_second"
@@ -116,7 +115,7 @@ class Comparison(DataFrame):
         if axes is None:
             axes = needs("matplotlib.pyplot").subplots(layout="constrained")[1]
         for name, rows in self.groupby("mechanism", sort=False):
-            if name in (CLEAR, COMMON_ONLY):
+            if name in (CLEAR, FUNCTION_ONLY):
                 axes.axhline(rows[measure].iloc[0], color="0.5", linestyle=":", label=name)
                 continue
             axes.plot(rows["asked"], rows[measure], marker="o", label=name)
@@ -166,17 +165,17 @@ def compare(
         alone and context (recovery by each attacker); accuracy, low, high (with a 95 % interval over draws and test
         documents); channel, channel_low, channel_high (of :class:`ChannelClassifier`); perplexity; cosine (between the
         vectors of a content word and of its output); kept (share of unchanged words); words_per_second. Clear text comes
-        first, and the commonest words with all others deleted.
+        first, and function words with all others deleted.
     """
     named = mechanisms if isinstance(mechanisms, Mapping) else {repr(m): m for m in mechanisms}
     first = next(iter(named.values()))
     vocabulary = first.index.vocabulary
     if attacker is None:
-        common = min(COMMON, len(vocabulary) // 4)
         text = None
         if any(each.reads_context for each in named.values()):
             text = sampled_text(first.index.model or general_english(vocabulary.words))
-        attacker = BestAttacker(vocabulary.prior_weights("zipf"), text=text, common=common)
+        zipf = vocabulary.prior_weights("zipf")
+        attacker = BestAttacker(zipf, text=text, is_content=vocabulary.is_content)
     tasks = task if isinstance(task, Mapping) else {"": task}
     measured = {
         name: _Measured(vocabulary, each, attacker, draws, channel) for name, each in tasks.items()
@@ -216,10 +215,6 @@ class _Measured:
     def _judge(self) -> NGrams:
         return (self.task.judge or general_english(self.vocabulary.words)).words_only()
 
-    @cached_property
-    def _content(self) -> NDArray[np.bool_]:
-        return content_prior(self.attacker.prior, self.attacker.common) > 0
-
     def row(self, mechanism: Mechanism) -> dict[str, Any]:
         """The columns that depend on the task."""
         words = len(self.vocabulary)
@@ -242,7 +237,7 @@ class _Measured:
         train = self.task.train
         known = train.ids >= 0
         vectors = self.vocabulary.vectors
-        content = known & self._content[train.ids]
+        content = known & self.vocabulary.is_content[train.ids]
         before, after = vectors[train.ids[content]], vectors[ids[content]]
         lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
         return {
@@ -252,11 +247,13 @@ class _Measured:
         }
 
     def baselines(self) -> list[dict[str, Any]]:
-        """Clear text, and the commonest words alone."""
+        """Clear text, and function words alone."""
         train, words = self.task.train, len(self.vocabulary)
-        kept = np.where((train.ids >= 0) & ~self._content[train.ids], train.ids, UNKNOWN)
+        kept = np.where(
+            (train.ids >= 0) & ~self.vocabulary.is_content[train.ids], train.ids, UNKNOWN
+        )
         rows = []
-        for name, ids, share in ((CLEAR, train.ids, 1.0), (COMMON_ONLY, kept, 0.0)):
+        for name, ids, share in ((CLEAR, train.ids, 1.0), (FUNCTION_ONLY, kept, 0.0)):
             row = {"mechanism": name, "alone": share} | interval(self.task.right(words, ids)[None])
             rows.append(row | (self._text(ids) if name == CLEAR else {}))
         return rows

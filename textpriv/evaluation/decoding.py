@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
 from textpriv.evaluation.context_recovery import Candidates, likeliest_words
-from textpriv.evaluation.recovery import COMMON
 from textpriv.language.ngrams import NGrams
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
@@ -97,7 +96,7 @@ class Recovery(NamedTuple):
     kept, restored : float
         Shares of them that are unchanged in private text, and right after decoding.
     content_restored : float
-        The latter for words beyond the 250 commonest of the model; NaN without any.
+        The latter for content words; NaN without any.
     """
 
     words: int
@@ -130,8 +129,7 @@ def expected_recovery(
     stream = KeyedStreams(seed=0).stream("public text")  # nothing here is private
     private = decoder.privatizer.mechanism.sample(ids, stream)
     right = decoder.words(private, offsets) == ids
-    common = np.argsort(-decoder._single, kind="stable")[:COMMON]
-    content = known & ~np.isin(ids, common)
+    content = known & decoder.privatizer.mechanism.index.vocabulary.is_content[ids]
     return Recovery(
         int(known.sum()),
         float((private == ids)[known].mean()),

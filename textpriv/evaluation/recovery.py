@@ -16,9 +16,7 @@ from textpriv.evaluation.law import Law
 from textpriv.mechanisms.base import Mechanism
 from textpriv.vocabulary.vocabulary import Prior
 
-__all__ = ["COMMON", "WordRecovery", "content_prior", "word_recovery"]
-
-COMMON = 250  # words by prior that are no content words
+__all__ = ["WordRecovery", "content_prior", "word_recovery"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,6 @@ class WordRecovery:
         Share of content words, by an attacker who knows that they are content words.
     by_word : ndarray of float64, shape (V,)
         Recovery of each word; of content words by the attacker who knows that.
-    is_content : ndarray of bool, shape (V,)
     guess : ndarray of int64, shape (V,)
         Word that the first attacker names for each output.
     """
@@ -43,30 +40,24 @@ class WordRecovery:
     everything: float
     content: float
     by_word: NDArray[np.float64]
-    is_content: NDArray[np.bool_]
     guess: NDArray[np.int64]
 
 
-def content_prior(prior: NDArray[np.float64], common: int = COMMON) -> NDArray[np.float64]:
-    """The prior of content words: 0 for the ``common`` commonest words, and 1 in all.
+def content_prior(prior: NDArray[np.float64], is_content: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The prior of content words: 0 for function words, and 1 in all.
 
     Raises
     ------
     TextprivError
         If no word is left.
     """
-    if not 0 <= common < len(prior):
-        raise TextprivError(
-            f"{common:,} of {len(prior):,} words cannot be common ones. Take fewer."
-        )
-    left = prior.copy()
-    left[np.argsort(-prior, kind="stable")[:common]] = 0.0
+    if not is_content.any():
+        raise TextprivError("All words are function words. Give a shorter list of them.")
+    left = np.where(is_content, prior, 0.0)
     return left / left.sum()
 
 
-def word_recovery(
-    mechanism: Mechanism, word_prior: Prior = "zipf", *, common: int = COMMON
-) -> WordRecovery:
+def word_recovery(mechanism: Mechanism, word_prior: Prior = "zipf") -> WordRecovery:
     """Compute the recovery of single words.
 
     Parameters
@@ -75,20 +66,16 @@ def word_recovery(
         With a closed output distribution. Takes a pass over all pairs of words.
     word_prior : see :meth:`Vocabulary.prior_weights`
         How often each word is written. Public.
-    common : int
-        Number of commonest words that are no content words.
     """
-    law = Law(mechanism, word_prior)
-    rare = content_prior(law.prior, common)
-    (guess, joint), (guess_told, joint_told) = law.likeliest([law.prior, rare])
-    is_content = rare > 0
-    told, untold = _shares(guess_told, joint_told, rare), _shares(guess, joint, law.prior)
+    law, vocabulary = Law(mechanism, word_prior), mechanism.index.vocabulary
+    content = content_prior(law.prior, vocabulary.is_content)
+    (guess, joint), (guess_told, joint_told) = law.likeliest([law.prior, content])
+    told, untold = _shares(guess_told, joint_told, content), _shares(guess, joint, law.prior)
     return WordRecovery(
-        mechanism.index.vocabulary.words,
+        vocabulary.words,
         float(joint.sum()),
         float(joint_told.sum()),
-        np.where(is_content, told, untold),
-        is_content,
+        np.where(vocabulary.is_content, told, untold),
         guess,
     )
 

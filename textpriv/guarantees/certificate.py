@@ -29,6 +29,7 @@ _AGREEMENT = 1e-6  # nats by which a closed form may differ from the mechanism's
 _TRIED = 32  # words by which a constant that a mechanism brings is tried
 _ROUNDING = 1e-9  # relative slack for the arithmetic of the certificate itself
 _DRAWN, _DRAWS = 8, 4_000  # words drawn against their output distribution, and draws of each
+_TRIALS, _NAMED = 200, 20  # draws of a word to see whether it stays, and words that are named
 _LISTS = 32  # nearest lists compared with distances by whole differences
 _MONTE_CARLO = 10_000  # draws of a word, for a mechanism without a closed form
 _ERROR = 1e-3  # probability that such a bound is wrong
@@ -119,6 +120,7 @@ class _Found(NamedTuple):
     exact: bool
     method: str
     confidence: float | None = None
+    stays: NDArray[np.float64] | None = None  # how often each word stays
 
 
 def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
@@ -141,6 +143,7 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
     refuted = [sentence for passed, sentence in looked if not passed]
     notes = [*([_SAMPLED] if found.confidence else []), *refuted]
     notes += [_IN_CONTEXT] if mechanism.reads_context else []
+    notes += _kept_words(mechanism, found.stays)
     return Certificate(
         mechanism=repr(mechanism),
         epsilon=mechanism.epsilon,
@@ -178,7 +181,8 @@ def _closed(mechanism: Mechanism, progress: bool) -> _Found | None:
         log_z = log_normalisers(index, weights, rate, gamma, report)
     with progress_bar("pairs of words", progress) as report:
         constant, pair = pair_constant(index, rate, gamma, log_z, report)
-    return _Found(constant, pair, size * (size - 1) // 2, True, _CLOSED)
+    stays = weights * np.exp(-log_z)
+    return _Found(constant, pair, size * (size - 1) // 2, True, _CLOSED, stays=stays)
 
 
 def _own(mechanism: Mechanism) -> _Found | None:
@@ -243,6 +247,28 @@ def count_draws(mechanism: Mechanism, word: int, draws: int, stream: Stream) -> 
     if outputs.shape != (draws,) or outputs.min() < 0 or outputs.max() >= len(mechanism.index):
         raise MechanismError("The sampler must draw one word of the vocabulary for every token.")
     return np.bincount(outputs, minlength=len(mechanism.index))
+
+
+def _kept_words(mechanism: Mechanism, stays: NDArray[np.float64] | None) -> list[str]:
+    """Name the content words that stay in more than half of their uses; of a sample, where all take too long."""
+    vocabulary, size = mechanism.index.vocabulary, len(mechanism.index)
+    stays = mechanism.stay_probabilities() if stays is None else stays
+    words = np.arange(size) if stays is not None else np.array(_spread(size, _LAWS))
+    if stays is None and mechanism.has_law:
+        stays = np.exp([mechanism.log_prob(word)[word] for word in words.tolist()])
+    elif stays is None:
+        drawn = mechanism.sample(
+            np.repeat(words, _TRIALS).astype(np.int32), KeyedStreams(seed=9).stream("stays")
+        )
+        stays = (drawn.reshape(len(words), _TRIALS) == words[:, None]).mean(axis=1)
+    kept = words[(stays > 0.5) & vocabulary.is_content[words]]
+    if not len(kept):
+        return []
+    named = ", ".join(vocabulary.words[word] for word in kept[:_NAMED].tolist())
+    return [
+        f"Of {len(words):,} words, {len(kept):,} content words stay in more than half of their uses: {named}"
+        f"{', ...' if len(kept) > _NAMED else ''}"
+    ]
 
 
 def _search(mechanism: Mechanism, laws: int) -> tuple[float, tuple[int, int], int]:

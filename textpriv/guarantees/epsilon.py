@@ -115,7 +115,7 @@ def choose_epsilon(
     keep : float
         The mean probability that a token stays as it is, over at most 512 words of a fixed public sample.
     of : {"content", "all"}
-        With ``recovery``: which words. Content words are all but the 250 commonest, and the attacker is told.
+        With ``recovery``: which words. Content words are all but function words, and the attacker knows that.
     context : iterable of str, or PublicText, optional
         With ``recovery``: public texts in which a context attacker is tried, too; the better one counts, by the upper end
         of the 95 % interval. Never the private texts themselves.
@@ -181,16 +181,16 @@ def _by_recovery(
     context: Iterable[str] | PublicText | None,
 ) -> Choice:
     """Search for the epsilon, or take what was recorded for just this question: a search takes a minute."""
-    weights = index.vocabulary.prior_weights("zipf")
+    weights, content = index.vocabulary.prior_weights("zipf"), index.vocabulary.is_content
     if context is not None and not isinstance(context, PublicText):
         context = PublicText.read(context, index)
     one = make(1.0)
 
     def attack(**sample: int) -> Callable[[Mechanism], tuple[float, float]]:
         if context is not None or not one.reads_context:
-            return BestAttacker(weights, of, context).success
+            return BestAttacker(weights, of, context, content).success
         model = index.model or general_english(index.vocabulary.words)
-        return BestAttacker(weights, of, sampled_text(model, **sample)).alone
+        return BestAttacker(weights, of, sampled_text(model, **sample), content).alone
 
     binding = {
         "kind": "chosen epsilon",

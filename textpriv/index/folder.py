@@ -25,6 +25,7 @@ from textpriv.files import flush, sha256_file, umask
 from textpriv.index.grid import Grid
 from textpriv.index.spaces import SPACES
 from textpriv.language.ngrams import NGrams, read_model, write_model
+from textpriv.vocabulary.function_words import FunctionWords
 from textpriv.vocabulary.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 INDEX, TREE = "index", "tree"
 META, GRAPH = "index.json", "hnsw.bin"
 
-_FORMAT = 3
-_WORDS, _PRIOR, _MODEL = "words.json", "prior.npy", "model.npz"
+_FORMAT = 4
+_WORDS, _FUNCTION = "words.json", "function.json"
+_PRIOR, _MODEL = "prior.npy", "model.npz"
 _SAMPLE = 32  # words whose lists are computed again
 
 
@@ -107,10 +109,12 @@ def _fill(
     if index.model is not None:
         write_model(folder / _MODEL, index.model)
     _dump(folder / _WORDS, index.vocabulary.words)
+    _dump(folder / _FUNCTION, index.vocabulary.function_words.words)
     listing = {
         "format": _FORMAT,
         "fingerprint": index.fingerprint,
         "language": index.language,
+        "function_words": index.vocabulary.function_words.source,
         **meta,
         "files": {each.name: {"sha256": sha256_file(each)} for each in sorted(folder.iterdir())},
     }
@@ -147,10 +151,13 @@ def read(path: Path, *, verify: bool) -> Found:
         if name in meta["files"]
     }
     vectors = arrays.get("vectors.npy", np.zeros((len(words), 1)))
+    listed = FunctionWords(tuple(_json(path / _FUNCTION)), meta["function_words"])
     try:
-        vocabulary = Vocabulary(words, vectors, arrays.get(_PRIOR), meta["language"])
+        vocabulary = Vocabulary(words, vectors, arrays.get(_PRIOR), meta["language"], listed)
     except VocabularyError:
         refuse(path, "its words, vectors or weights are no vocabulary")
+    if vocabulary.function_words != listed:
+        refuse(path / _FUNCTION, "it has function words that are no words of the index")
     if meta["kind"] == INDEX:
         _check_lists(path, arrays["neighbours.npy"], arrays["steps.npy"])
     model = None
@@ -177,7 +184,7 @@ def _read_meta(path: Path) -> dict[str, Any]:
     for name, is_sound in {**_FIELDS["both"], **_FIELDS[meta["kind"]]}.items():
         if not is_sound(meta.get(name)):
             refuse(file, f"{name!r} has a value that none has")
-    for name in (_WORDS, *_TABLES[meta["kind"]], GRAPH, _MODEL):
+    for name in (_WORDS, _FUNCTION, *_TABLES[meta["kind"]], GRAPH, _MODEL):
         needed = name not in (_PRIOR, GRAPH, _MODEL) or (path / name).exists()
         if needed and name not in meta["files"]:
             refuse(file, f"it does not list {name!r}")
@@ -269,7 +276,11 @@ def _are_files(value: Any) -> bool:
 
 
 _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
-    "both": {"fingerprint": _is_digest, "files": _are_files},
+    "both": {
+        "fingerprint": _is_digest,
+        "files": _are_files,
+        "function_words": lambda value: isinstance(value, str),
+    },
     INDEX: {
         "space": lambda value: value in SPACES,
         "unit": lambda value: _are_floats([value]) and value > 0,

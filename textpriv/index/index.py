@@ -64,7 +64,7 @@ class Index:
     model : NGrams or None
         Language model of its own, which ContextualTEM uses.
     fingerprint : str
-        SHA-256 over words, vectors, points, space, unit and language model.
+        SHA-256 over words, function words, vectors, points, space, unit and language model.
     path : Path or None
         The folder that the index was loaded from.
     """
@@ -103,7 +103,7 @@ class Index:
         ----------
         vocabulary : Vocabulary
         space : {"recommended", "euclidean", "unit", "manhattan"}
-            "recommended" projects vectors of length one to 16 dimensions and sets the 250 commonest words apart. "unit"
+            "recommended" projects vectors of length one to 16 dimensions and sets function words apart. "unit"
             scales them to length one, which ranks words as the cosine does.
         k : int
             Length of a nearest list, the word itself included. Longer lists make sampling faster, never different.
@@ -222,12 +222,12 @@ class Index:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over words, vectors, points, space, unit and language model."""
+        """SHA-256 over words, function words, vectors, points, space, unit and language model."""
         grid = [self.space, self.unit.hex(), self.points.dtype.name, *self.points.shape]
         symbols, arrays = (
             ((), ()) if self.model is None else (self.model.symbols, self.model.arrays)
         )
-        named = [self.vocabulary.fingerprint(), *grid, *symbols]
+        named = [self.vocabulary.fingerprint(), self.vocabulary.function_words, *grid, *symbols]
         found = hashlib.sha256(json.dumps(named).encode())
         for array in (self.points, *arrays):
             found.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)

@@ -14,9 +14,8 @@ SPACES = ("recommended", "euclidean", "unit", "manhattan")
 RECOMMENDED, EUCLIDEAN, UNIT, MANHATTAN = SPACES
 
 _DIMENSIONS = 16  # of the recommended space
-_COMMON = 250  # words that the recommended space sets apart
-_STRETCH = 4.0  # how much larger distances between common words become
-_OFFSET = 3 * _STRETCH  # how far common words are from all others, in root mean square lengths
+_STRETCH = 4.0  # how much larger distances between function words become
+_OFFSET = 3 * _STRETCH  # how far function words are from all others, in root mean square lengths
 _LENGTH = 4.0  # that root mean square, so that an epsilon means about the same for all vectors
 _DIRECTIONS = 2.0**-24  # principal directions are rounded to multiples of this
 
@@ -37,7 +36,7 @@ def transformed(vocabulary: Vocabulary, space: str, projection: int | None) -> N
         rows = _unit_rows(rows)
     if space == RECOMMENDED:
         size = projection or min(_DIMENSIONS, rows.shape[1])
-        return _common_apart(_projected(rows, size), vocabulary)
+        return _function_words_apart(_projected(rows, size), vocabulary.is_content)
     return rows if projection is None else _projected(rows, projection)
 
 
@@ -65,16 +64,12 @@ def _projected(rows: NDArray[np.float64], dimensions: int) -> NDArray[np.float64
     return np.asarray(centred @ (np.rint(leading / _DIRECTIONS) * _DIRECTIONS))
 
 
-def _common_apart(rows: NDArray[np.float64], vocabulary: Vocabulary) -> NDArray[np.float64]:
-    """Move the commonest words far from all others, by one coordinate more, and from each other.
-
-    Words are common by the counts of the vocabulary, or else by their order.
-    """
-    common = min(_COMMON, len(rows) // 10)
-    rank = vocabulary.prior
-    first = np.arange(common) if rank is None else np.argsort(-rank, kind="stable")[:common]
+def _function_words_apart(
+    rows: NDArray[np.float64], is_content: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Move function words far from all others, by one coordinate more, and from each other."""
     scale = math.sqrt(float(np.square(rows).sum(axis=1).mean())) or 1.0
     out = np.hstack([rows / scale, np.zeros((len(rows), 1))])
-    out[first] *= _STRETCH
-    out[first, -1] = _OFFSET
+    out[~is_content] *= _STRETCH
+    out[~is_content, -1] = _OFFSET
     return out * _LENGTH

@@ -103,8 +103,13 @@ class Tree(Index):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over words, order and heights."""
-        content = [self.vocabulary.words, self.order.tolist(), self.gaps.tolist()]
+        """SHA-256 over words, function words, order and heights."""
+        content = [
+            self.vocabulary.words,
+            self.vocabulary.function_words,
+            self.order.tolist(),
+            self.gaps.tolist(),
+        ]
         return hashlib.sha256(json.dumps([*content, self.heights.tolist()]).encode()).hexdigest()
 
     # Distances

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
-from textpriv.mechanisms.pairs import log_normalisers
+from textpriv.mechanisms.pairs import log_normalisers, stay_bounds
 from textpriv.randomness import RandomWords, as_stream
 from textpriv.statement import PrivacyStatement, at_least
 from textpriv.vocabulary.builtin import FIRST_NAMES, words_in
@@ -28,6 +28,8 @@ from textpriv.vocabulary.builtin import FIRST_NAMES, words_in
 # The version of mechanisms, samplers and constants: run keys, ledgers and certificates are bound to it. Raise it when the
 # same settings draw otherwise under the same key.
 ALGORITHM = 4
+_LOOKED_AT = 500  # words that bounds leave open and a statement looks at
+_SMALL = 1500  # words of which every output distribution is computed
 UNKNOWN = -1  # the id of every word outside the vocabulary: all of them are one input
 
 
@@ -199,6 +201,15 @@ class Mechanism(ABC):
         assert law is not None
         return log_normalisers(self.index, *law)
 
+    def stay_probabilities(self) -> NDArray[np.float64] | None:
+        """Return how often each word stays, shape (V,): a pass over all pairs; None where that takes too long."""
+        law = self.exponential_law()
+        if law is not None:
+            return np.asarray(law[0] * np.exp(-self.log_normalisers))
+        if not self.has_law or len(self.index) > _SMALL:
+            return None
+        return np.exp([self.log_prob(word)[word] for word in range(len(self.index))])
+
     def closed_constant(self) -> tuple[float, tuple[int, int]] | None:
         """Return a constant over all pairs that the mechanism knows, and the pair of words; None for most."""
         return None
@@ -257,7 +268,7 @@ class Mechanism(ABC):
                 "the operating system's randomness is unpredictable and the run key stays secret",
                 "nobody who sees the output can observe timing or memory",
             ),
-            not_protected=self._kept_names,
+            not_protected=(*self._kept_names, *self._kept_words),
             figures={
                 "local_dp_epsilon": worst + slack,
                 "reference_distance": half,
@@ -283,6 +294,37 @@ class Mechanism(ABC):
             f"common first names that stay: half of {len(names)} stay unchanged{where} with probability "
             f"{at_least(half, 2)} or more ({names[0]!r} with {at_least(keep[0], 2)})",
         )
+
+    @cached_property
+    def _kept_words(self) -> tuple[str, ...]:
+        """Name the function words and how often they stay, and count content words that stay more often than not."""
+        is_content = self.index.vocabulary.is_content
+        listed, bounds = self.index.vocabulary.function_words, self._stay_bounds()
+        lines = [listed.sentence] if listed.words else []
+        where = " at the start of a text" if self.reads_context else ""
+        if bounds is None:
+            return tuple(lines)
+        if listed.words:
+            half = float(np.quantile(bounds[0][~is_content], 0.5, method="higher"))
+            lines[0] += f". Half of them stay{where} with probability {at_least(half, 2)} or more"
+        sure = is_content & (bounds[0] > 0.5)
+        doubtful = np.flatnonzero(is_content & ~sure & (bounds[1] > 0.5))
+        step = -(-len(doubtful) // _LOOKED_AT) or 1
+        kept = [word for word in doubtful[::step] if np.exp(self.log_prob(word)[word]) > 0.5]
+        count = int(sure.sum()) + step * len(kept)
+        lines.append(
+            f"content words that stay{where} in more than half of their uses: {'about ' * (step > 1)}{count:,} of "
+            f"{int(is_content.sum()):,}"
+        )
+        return tuple(lines)
+
+    def _stay_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Return bounds on how often each word stays, quickly; None where there are none."""
+        law = self.exponential_law()
+        if law is not None:
+            return stay_bounds(self.index, *law)
+        exact = self.stay_probabilities()
+        return None if exact is None else (exact, exact)
 
     def resolve(self, word: str | int) -> int:
         """Return the id of a word given as text or id, such as ``UNKNOWN``."""

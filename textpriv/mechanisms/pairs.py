@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.index.index import Index
+from textpriv.index.spaces import MANHATTAN
 
 ROUNDING = 1e-11  # nats by which the difference of two computed normalisers may be off
+_NEAREST = 64  # of a nearest list that are looked at for bounds
 _ROWS, _COLUMNS = 128, 2048  # of a block, so that its tables stay in a processor's cache
 
 Progress = Callable[[int, int], None]
@@ -49,6 +51,30 @@ def log_normalisers(
 
     _over_rows(index, work, progress)
     return np.log(total)
+
+
+def stay_bounds(
+    index: Index, weights: NDArray[np.float64], rate: float, gamma: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return bounds on how often each word stays, from nearest lists and means: no pass over all pairs.
+
+    ``exp(-t sqrt(s))`` is convex in s. So the content words beyond a list weigh at least what they would all at the mean
+    of their squared distances (Jensen).
+    """
+    ids = index.neighbour_ids[:, :_NEAREST]
+    apart = index.length(index.neighbour_steps[:, :_NEAREST])
+    near, kernel = weights[ids], np.exp(-rate * np.minimum(apart, gamma))
+    listed, left = (near * kernel).sum(axis=1), np.maximum(1 - near.sum(axis=1), 0.0)
+    least = left * np.exp(-rate * gamma)
+    if index.space != MANHATTAN:
+        points, content = index.length(1) * index.points, weights * index.vocabulary.is_content
+        own = np.square(points).sum(axis=1)
+        squares = content.sum() * own - 2 * points @ (content @ points) + content @ own
+        near = content[ids]
+        beyond = np.maximum(content.sum() - near.sum(axis=1), 1e-300)
+        squares = np.maximum(squares - (near * np.square(apart)).sum(axis=1), 0.0)
+        least = np.maximum(least, beyond * np.exp(-rate * np.sqrt(squares / beyond)))
+    return weights / (listed + left * kernel[:, -1]), weights / (listed + least)
 
 
 def pair_constant(

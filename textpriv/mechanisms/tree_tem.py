@@ -280,6 +280,11 @@ class TreeTEM(Mechanism):
             score = score - (self._reach + self._log_z[atom])[levels]
         return np.asarray(score[self.index.places])
 
+    def stay_probabilities(self) -> NDArray[np.float64]:
+        """Return how often each word stays, shape (V,)."""
+        log_z = self._log_z[self.index.nodes.atom]
+        return np.asarray((self.measure.weights * np.exp(-log_z))[self.index.places])
+
     def closed_constant(self) -> tuple[float, tuple[int, int]]:
         """Return the largest loss per unit of distance, and the ordered pair of words that attains it.
 

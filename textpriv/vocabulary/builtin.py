@@ -19,7 +19,12 @@ from textpriv.errors import VocabularyError
 from textpriv.vocabulary.vocabulary import Vocabulary
 
 DATA = Path(__file__).parent / "data"
-FILES = {"words": "{}-words.txt", "numbers": "{}-numbers.npy", "scales": "{}-scales.npy"}
+FILES = {
+    "words": "{}-words.txt",
+    "numbers": "{}-numbers.npy",
+    "scales": "{}-scales.npy",
+    "function words": "{}-function-words.txt",
+}
 
 
 def read_manifest(language: str) -> dict[str, Any]:

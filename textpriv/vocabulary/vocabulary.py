@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from textpriv.errors import VocabularyError
+from textpriv.vocabulary.function_words import FunctionWords, commonest, listed_words
 from textpriv.vocabulary.priors import NAMES, Prior, counts_of, named_weights, weights_of
 from textpriv.vocabulary.readers import read_source
 
@@ -40,6 +41,9 @@ class Vocabulary:
     language
         spaCy's code of the language of the words, such as "de"; None if it is not known. Texts are tokenized by the rules of
         that language, of English if it is not known.
+    function_words
+        Public words that the recommended space sets apart, as a list or the path of a file of words. Default: a list of
+        closed classes for English, spaCy's stop words for other languages, and without a language the 250 commonest words.
 
     Attributes
     ----------
@@ -50,6 +54,8 @@ class Vocabulary:
     prior : ndarray, shape (V,), or None
         float64 weights above 0, not normalised, read-only.
     language : str or None
+    function_words : FunctionWords
+        Those of the words that are function words, and where their list is from.
 
     Examples
     --------
@@ -68,6 +74,7 @@ class Vocabulary:
         vectors: ArrayLike,
         prior: Prior | None = None,
         language: str | None = None,
+        function_words: FunctionWords | Iterable[str] | str | os.PathLike[str] | None = None,
     ) -> None:
         self.words = list(words)
         self.vectors = read_only(_as_matrix(vectors))
@@ -91,6 +98,12 @@ class Vocabulary:
             )
         self.language = language
         self.prior = None if prior is None else read_only(weights_of(prior, self.words))
+        self._listed = listed_words(function_words, language)
+        self.function_words = (
+            commonest(self.words, self.prior)
+            if self._listed is None
+            else self._listed.among(self.words)
+        )
 
     @classmethod
     def load(
@@ -100,6 +113,7 @@ class Vocabulary:
         limit: int | None = None,
         prior: Prior | None = None,
         language: str | None = None,
+        function_words: Iterable[str] | str | os.PathLike[str] | None = None,
     ) -> Vocabulary:
         """Read a vocabulary from a file of vectors, or take it over from gensim or spaCy.
 
@@ -123,6 +137,8 @@ class Vocabulary:
             As in the constructor. An array must have one weight for each word that is kept.
         language
             As in the constructor. Default: that of the spaCy pipeline or of the public set.
+        function_words
+            As in the constructor.
 
         Raises
         ------
@@ -135,7 +151,7 @@ class Vocabulary:
         if isinstance(prior, str | os.PathLike | Mapping) and prior not in NAMES:
             prior = counts = counts_of(prior)
         words, vectors, found = read_source(source, limit, counts)
-        return cls(words, vectors, prior, language or found)
+        return cls(words, vectors, prior, language or found, function_words)
 
     def without(self, words: Iterable[str]) -> Vocabulary:
         """Return the vocabulary without some words, which are unknown words then; the list must be public."""
@@ -144,9 +160,8 @@ class Vocabulary:
         if not kept:
             raise VocabularyError("Every word is to be left out. Leave one in.")
         prior = None if self.prior is None else self.prior[kept]
-        return Vocabulary(
-            [self.words[number] for number in kept], self.vectors[kept], prior, self.language
-        )
+        left = [self.words[number] for number in kept]
+        return Vocabulary(left, self.vectors[kept], prior, self.language, self._listed)
 
     def lowered(self) -> Vocabulary:
         """Return the vocabulary in lower case: of words that become equal the first one's vector, and all their counts.
@@ -162,7 +177,7 @@ class Vocabulary:
         new = np.array([ids.setdefault(word.lower(), len(ids)) for word in self.words])
         first = np.unique(new, return_index=True)[1]
         prior = None if self.prior is None else np.bincount(new, self.prior)
-        return Vocabulary(list(ids), self.vectors[first], prior, self.language)
+        return Vocabulary(list(ids), self.vectors[first], prior, self.language, self._listed)
 
     @classmethod
     def builtin(cls, language: str = "en") -> Vocabulary:
@@ -183,6 +198,13 @@ class Vocabulary:
     @cached_property
     def _ids(self) -> dict[str, int]:
         return {word: i for i, word in enumerate(self.words)}
+
+    @cached_property
+    def is_content(self) -> NDArray[np.bool_]:
+        """Which words are content words: all but the function words. Shape (V,)."""
+        found = np.ones(len(self), dtype=bool)
+        found[self.ids(self.function_words.words)] = False
+        return found
 
     def __len__(self) -> int:
         return len(self.words)

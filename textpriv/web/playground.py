@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
 from textpriv.evaluation.law import Law
-from textpriv.evaluation.recovery import COMMON
 from textpriv.index.tree import Tree
 from textpriv.mechanisms import default_name, mechanism_names, registry
 from textpriv.privatizer import Privatizer
@@ -89,9 +88,6 @@ class Playground:
             for word in words_in(index.vocabulary, words)
         }
         self._prior = "zipf" if index.vocabulary.prior is None else "counts"
-        weights = index.vocabulary.prior_weights(self._prior)
-        self._content = np.ones(len(index), dtype=bool)
-        self._content[np.argsort(-weights, kind="stable")[: min(COMMON, len(index) // 4)]] = False
         self._reading = threading.Lock()
         self._background = ThreadPoolExecutor(1, thread_name_prefix="playground")
         self.prepare = lru_cache(_AT_HAND)(self._prepare)
@@ -170,13 +166,13 @@ class Playground:
         known = outputs >= 0
         original = codes[known]
         right = found.result()[outputs[known]] == original
-        content = (original >= 0) & self._content[np.maximum(original, 0)]
+        content = (original >= 0) & self.index.vocabulary.is_content[original]
         words = self.index.vocabulary.words
         named = [words[word] for word in dict.fromkeys(original[right & content].tolist())]
         shown = ", ".join(f"“{word}”" for word in named[:_SHOWN])
         return (
             f"An attacker who knows these settings and guesses word by word recovers {int(right.sum()):,} of these "
-            f"{len(right):,} words. Of the {int(content.sum()):,} less common ones these are "
+            f"{len(right):,} words. Of the {int(content.sum()):,} content words these are "
             f"{int((right & content).sum()):,}{f': {shown}' if named else ''}. An attacker who reads whole sentences may "
             "recover more."
         )

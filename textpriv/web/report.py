@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, sampled_text
-from textpriv.evaluation.recovery import COMMON, WordRecovery, word_recovery
+from textpriv.evaluation.recovery import WordRecovery, word_recovery
 from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
 from textpriv.guarantees.epsilon import keep_share
@@ -53,7 +53,6 @@ class Attack:
 
     alone: WordRecovery
     single: tuple[float, float]
-    common: int
     context: tuple[float, float] | None
     worst: list[tuple[str, float]]
 
@@ -69,21 +68,21 @@ class Attack:
             return None
         vocabulary = mechanism.index.vocabulary
         name = "zipf" if vocabulary.prior is None else "counts"
-        prior, common = vocabulary.prior_weights(name), min(COMMON, len(vocabulary) // 4)
-        alone = word_recovery(mechanism, name, common=common)
+        prior, is_content = vocabulary.prior_weights(name), vocabulary.is_content
+        alone = word_recovery(mechanism, name)
         # By how often a word is both written and recovered.
-        weight = np.where(alone.is_content, alone.by_word * prior, -1.0)
-        top = np.argsort(-weight, kind="stable")[: min(_WORST, int(alone.is_content.sum()))]
+        weight = np.where(is_content, alone.by_word * prior, -1.0)
+        top = np.argsort(-weight, kind="stable")[: min(_WORST, int(is_content.sum()))]
         worst = [(alone.words[word], float(alone.by_word[word])) for word in top.tolist()]
-        attacker, single = BestAttacker(prior, "content", text, common), (alone.content, 0.0)
+        attacker, single = BestAttacker(prior, "content", text, is_content), (alone.content, 0.0)
         if recovered and text is None:
             single = recovered
         elif mechanism.reads_context:  # the exact share is that at the start of a text
             model = mechanism.index.model or general_english(alone.words)
             public = text or sampled_text(model)
-            single = BestAttacker(prior, "content", public, common).alone(mechanism)
+            single = BestAttacker(prior, "content", public, is_content).alone(mechanism)
         context = None if text is None else attacker.in_context(mechanism)
-        return cls(alone, single, common, context, worst)
+        return cls(alone, single, context, worst)
 
 
 class SpanRow(NamedTuple):
@@ -142,6 +141,7 @@ def report_page(
         odds=odds_table(mechanism.statement, typical_pairs(mechanism.index)),
         stays=_stays(tem) if tem else None,
         attack=attack,
+        kept=_kept_words(mechanism),
         half=partial(np.quantile, q=0.5, method="higher"),  # half of them have it, or more
         lists=exposure(mechanism, guess=None if attack is None else attack.alone.guess),
         sample=SAMPLE,
@@ -202,6 +202,16 @@ def _law(mechanism: Mechanism, word: int) -> NDArray[np.float64]:
     stream = KeyedStreams(seed=0).stream(f"report {word}")
     drawn = mechanism.sample(np.full(_DRAWS, word, dtype=np.int32), stream)
     return np.bincount(drawn, minlength=len(mechanism.index)) / _DRAWS
+
+
+def _kept_words(mechanism: Mechanism) -> list[str] | None:
+    """Content words that stay in more than half of their uses; None where their pairs cannot all be compared."""
+    vocabulary = mechanism.index.vocabulary
+    stays = mechanism.stay_probabilities() if can_compare(mechanism) else None
+    if stays is None:
+        return None
+    kept = np.flatnonzero((stays > 0.5) & vocabulary.is_content)
+    return [vocabulary.words[word] for word in kept.tolist()]
 
 
 def _stays(mechanism: TEM) -> float:

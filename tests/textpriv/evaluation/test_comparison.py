@@ -18,7 +18,7 @@ import textpriv
 from textpriv.errors import TextprivError
 from textpriv.evaluation import compare
 from textpriv.evaluation.best_attacker import BestAttacker
-from textpriv.evaluation.comparison import CLEAR, COMMON_ONLY, Documents, Task, interval
+from textpriv.evaluation.comparison import CLEAR, FUNCTION_ONLY, Documents, Task, interval
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.learning import ChannelClassifier, _Originals
 from textpriv.index import Index
@@ -170,10 +170,12 @@ def test_the_channel_classifier_learns_from_words_drawn_in_context(index, task):
 
 
 def test_mechanisms_are_compared_at_the_recovery_that_was_asked_for(index, task):
-    attacker = BestAttacker(index.vocabulary.prior_weights("zipf"), common=5)
+    attacker = BestAttacker(
+        index.vocabulary.prior_weights("zipf"), is_content=index.vocabulary.is_content
+    )
     mechanisms = {"zipf": TEM(index, 1.0), "flat": TEM(index, 9.0, prior="uniform")}
     found = compare(mechanisms, task, recovery=(0.3, 0.6), attacker=attacker, draws=2, channel=True)
-    assert found["mechanism"].tolist() == [CLEAR, COMMON_ONLY, "zipf", "zipf", "flat", "flat"]
+    assert found["mechanism"].tolist() == [CLEAR, FUNCTION_ONLY, "zipf", "zipf", "flat", "flat"]
     rows = found.iloc[2:]
     assert_allclose(rows["alone"], rows["asked"], rtol=0.01)
     assert (rows["alone"] <= rows["asked"]).all()

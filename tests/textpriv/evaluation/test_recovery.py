@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from textpriv.errors import OutOfReachError, TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
 from textpriv.evaluation.law import Law
-from textpriv.evaluation.recovery import word_recovery
+from textpriv.evaluation.recovery import content_prior, word_recovery
 from textpriv.index import Index
 from textpriv.language import NGrams
 from textpriv.language.ngrams import SYMBOLS, symbol_id
@@ -23,12 +23,14 @@ from textpriv.vocabulary import Vocabulary
 
 SIZE, COMMON = 40, 5
 PRIOR = np.arange(SIZE, 0, -1.0) / np.arange(SIZE, 0, -1.0).sum()
-CONTENT = np.where(np.arange(SIZE) < COMMON, 0.0, PRIOR) / PRIOR[COMMON:].sum()
+IS_CONTENT = np.arange(SIZE) >= COMMON
+CONTENT = np.where(IS_CONTENT, PRIOR, 0.0) / PRIOR[COMMON:].sum()
 
 
 def index_of(vectors, k: int = 20, prior=None) -> Index:
     words = [f"w{i}" for i in range(len(vectors))]
-    return Index.build(Vocabulary(words, vectors, prior=prior), "euclidean", k=min(k, len(vectors)))
+    vocabulary = Vocabulary(words, vectors, prior=prior, function_words=words[:COMMON])
+    return Index.build(vocabulary, "euclidean", k=min(k, len(vectors)))
 
 
 def laws_of(mechanism) -> np.ndarray:
@@ -121,8 +123,8 @@ def test_rows_and_columns_are_the_output_distributions(tree, monkeypatch):
 def test_recovery_and_its_table_are_those_of_brute_force():
     mechanism = TEM(index_of(np.random.default_rng(4).normal(size=(60, 4))), 2.0)
     written = mechanism.index.vocabulary.prior_weights("zipf")
-    found, law = word_recovery(mechanism, common=10), laws_of(mechanism)
-    is_content = np.arange(60) >= 10
+    found, law = word_recovery(mechanism), laws_of(mechanism)
+    is_content = np.arange(60) >= COMMON
     wanted = np.zeros(60)
     for chosen, share in ((np.ones(60, bool), found.everything), (is_content, found.content)):
         joint = np.where(chosen, written, 0)[:, None] * law
@@ -131,8 +133,8 @@ def test_recovery_and_its_table_are_those_of_brute_force():
         right = np.bincount(named, law[named, np.arange(60)], minlength=60)
         wanted = np.where(chosen, right, wanted)
     assert_allclose(found.by_word, wanted, atol=1e-5)
-    with pytest.raises(TextprivError, match="Take fewer"):
-        word_recovery(mechanism, common=60)
+    with pytest.raises(TextprivError, match="shorter list"):
+        content_prior(written, np.zeros(60, bool))
 
 
 @pytest.mark.parametrize("word", [0, 17, UNKNOWN])
@@ -164,17 +166,17 @@ def best_guess(mechanism, prior) -> float:
 
 @pytest.mark.parametrize(("of", "prior"), [("content", CONTENT), ("all", PRIOR)])
 def test_the_largest_epsilon_is_that_of_brute_force(make, of, prior):
-    found = largest_epsilon(make, 0.4, BestAttacker(PRIOR, of, common=COMMON).success)
+    found = largest_epsilon(make, 0.4, BestAttacker(PRIOR, of, is_content=IS_CONTENT).success)
     assert best_guess(make(found.epsilon), prior) == pytest.approx(found.share, abs=1e-6)
     assert found.share <= 0.4 < best_guess(make(found.epsilon * 1.001), prior)
 
 
 def test_a_recovery_out_of_reach_is_refused(make):
     with pytest.raises(TextprivError, match="between 0 and 1"):
-        largest_epsilon(make, 0.0, BestAttacker(PRIOR, common=COMMON).success)
+        largest_epsilon(make, 0.0, BestAttacker(PRIOR, is_content=IS_CONTENT).success)
     least = best_guess(make(1e-6), CONTENT)
     with pytest.raises(OutOfReachError, match=f"at least {least:.4g}. Choose a larger"):
-        largest_epsilon(make, 1e-4, BestAttacker(PRIOR, common=COMMON).success)
+        largest_epsilon(make, 1e-4, BestAttacker(PRIOR, is_content=IS_CONTENT).success)
 
 
 def test_a_context_attacker_without_context_is_the_exact_one(make):
@@ -183,7 +185,7 @@ def test_a_context_attacker_without_context_is_the_exact_one(make):
     model = NGrams.from_probabilities(SIZE, ("<s>",), np.append(PRIOR, [1e-9, 1e-9]))
     text = PublicText(model, ids, np.arange(0, 20_001, 100))
     mechanism = make(3.0)
-    read, _ = BestAttacker(PRIOR, "content", text, COMMON, SIZE + 1).in_context(mechanism)
+    read, _ = BestAttacker(PRIOR, "content", text, IS_CONTENT, SIZE + 1).in_context(mechanism)
     told = int((ids >= COMMON).sum())
     # Seven deviations of a share: below one false alarm in a million.
     assert read == pytest.approx(best_guess(mechanism, CONTENT), abs=3.5 / np.sqrt(told))
@@ -194,7 +196,10 @@ def test_the_better_attacker_counts(make):
     ids = np.tile(np.arange(SIZE, dtype=np.int32), 50)
     offsets = np.array([0, len(ids)])
     text = PublicText(NGrams.from_ids(ids, offsets, SIZE, 2), ids, offsets)
-    alone, reader = BestAttacker(PRIOR, common=COMMON), BestAttacker(PRIOR, "content", text, COMMON)
+    alone, reader = (
+        BestAttacker(PRIOR, is_content=IS_CONTENT),
+        BestAttacker(PRIOR, "content", text, IS_CONTENT),
+    )
     found = largest_epsilon(make, 0.5, reader.success)
     assert found.epsilon < 0.9 * largest_epsilon(make, 0.5, alone.success).epsilon
     assert reader.alone(make(found.epsilon))[0] < found.share <= 0.5

@@ -12,7 +12,7 @@ import pytest
 import textpriv
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, sampled_text
-from textpriv.evaluation.recovery import content_prior, word_recovery
+from textpriv.evaluation.recovery import word_recovery
 from textpriv.guarantees.epsilon import (
     choose,
     choose_epsilon,
@@ -151,7 +151,11 @@ def test_an_estimated_recovery_is_below_the_wanted_by_its_error(english, monkeyp
         general_english(english.vocabulary.words),
     )
     searched, shown = (
-        BestAttacker(english.vocabulary.prior_weights("zipf"), text=text).alone(mechanism)
+        BestAttacker(
+            english.vocabulary.prior_weights("zipf"),
+            text=text,
+            is_content=english.vocabulary.is_content,
+        ).alone(mechanism)
         for text in (sampled_text(model), sampled_text(model, 20_000, seed=1))
     )
     assert 0.2 < searched[0] < searched[0] + 1.96 * searched[1] <= 0.3
@@ -164,10 +168,10 @@ def test_the_contextual_attacker_guesses_as_a_plain_one_does(english):
     text = sampled_text(general_english(english.vocabulary.words), 40)
     mechanism = ContextualTEM(english, 1.5)
     prior = english.vocabulary.prior_weights("zipf")
-    attacker = BestAttacker(prior, text=text, candidates=801)
+    content = english.vocabulary.is_content
+    attacker = BestAttacker(prior, text=text, is_content=content, candidates=801)
     released = attacker.released(mechanism)
     single = text.model.probability(np.arange(800))
-    content = content_prior(prior) > 0
     told = [at for at, word in enumerate(text.ids) if word >= 0 and content[word]]
     right = 0
     for at in told:
@@ -186,13 +190,16 @@ def test_recorded_epsilons_of_the_built_in_index_hold(monkeypatch):
     attacker = BestAttacker(
         index.vocabulary.prior_weights("zipf"),
         text=sampled_text(general_english(index.vocabulary.words), 1_000),
+        is_content=index.vocabulary.is_content,
     )
     share, error = attacker.alone(ContextualTEM(index, found[2].epsilon))
     assert abs(share - found[2].value) < 6 * error  # other draws: false alarms below 1e-6
     compared = textpriv.choose(recovery=0.1).candidates
     assert {each.mechanism for each in compared} == {"tem", "contextual"}
     zipf = next(each for each in compared if each.prior == "zipf")
-    exact = BestAttacker(index.vocabulary.prior_weights("zipf"))
+    exact = BestAttacker(
+        index.vocabulary.prior_weights("zipf"), is_content=index.vocabulary.is_content
+    )
     assert 0.0995 < exact.alone(textpriv.TEM(index, zipf.epsilon))[0] <= 0.1
 
 

@@ -130,16 +130,22 @@ def test_projection_lengthens_no_distance(space):
     assert (index.distances_of(every) ** 2).sum() >= (whole.distances_of(every) ** 2).sum() * 4 / 12
 
 
-def test_recommended_space_sets_the_commonest_words_apart():
-    words = vocabulary(3000, 30)
+def test_recommended_space_sets_function_words_apart():
+    plain = vocabulary(3000, 30)
+    words = Vocabulary(plain.words, plain.vectors, function_words=plain.words[7:207])
     index = Index.build(words, "recommended")
     assert index.points.shape == (3000, 17)
-    apart = index.distances_of(np.arange(250))
-    content = index.distances_of(np.arange(250, 350))[:, 250:]
-    assert apart[:, 250:].min() > 2 * content.max()
-    counts = np.arange(1.0, 3001.0)
-    counted = Index.build(Vocabulary(words.words, words.vectors, counts), "recommended")
-    assert counted.distances_of([2999])[0, :2750].min() > 2 * content.max()
+    apart = index.distances_of(np.arange(7, 207))[:, words.is_content]
+    content = index.distances_of(np.arange(300, 400))[:, words.is_content]
+    assert apart.min() > 2 * content.max()
+
+
+def test_the_commonest_words_stand_in_for_a_list():
+    plain = vocabulary(3000, 30)
+    assert plain.function_words.words == tuple(plain.words[:250])
+    counted = Vocabulary(plain.words, plain.vectors, np.arange(1.0, 3001.0))
+    assert counted.function_words.words == tuple(plain.words[2750:])
+    assert "no list of function words" in counted.function_words.sentence
 
 
 @pytest.mark.parametrize(

@@ -107,13 +107,12 @@ def test_the_attacker_of_a_draw_is_the_exact_one(playground, index):
     codes = np.array([0, 1, 6, 9, 5, 14, -1, -2], dtype=np.int32)
     outputs = np.array([0, 10, 6, 9, 5, 14, 7, -1], dtype=np.int32)
     right = joint.argmax(axis=0)[outputs[:7]] == codes[:7]
-    common = set(np.argsort(-prior)[: len(PLAIN) // 4].tolist())
-    content = np.array([word >= 0 and word not in common for word in codes[:7].tolist()])
+    content = (codes[:7] >= 0) & index.vocabulary.is_content[codes[:7]]
     playground._guessed(settings).result(60)
     told = playground._attacked(settings, codes, outputs)
     assert 0 < right.sum() < 7
     assert f"recovers {right.sum()} of these 7 words" in told
-    assert f"Of the {content.sum()} less common ones these are {(right & content).sum()}" in told
+    assert f"Of the {content.sum()} content words these are {(right & content).sum()}" in told
     named = [PLAIN[word] for word in dict.fromkeys(codes[:7][right & content].tolist())]
     assert re.findall("“(.+?)”", told) == named
 

@@ -124,9 +124,8 @@ def test_the_first_screen_says_what_stays_and_what_is_recovered(index):
     text = PublicText.read([" ".join(index.vocabulary.words)] * 5, index)
     source = report_page(textpriv.Privatizer(mechanism), public_text=text)
     first = Page(source[: source.index('id="sample"')]).text
-    common = len(index) // 4
-    alone = word_recovery(mechanism, common=common)
-    attacker = BestAttacker(index.vocabulary.prior_weights("zipf"), "content", text, common)
+    alone, is_content = word_recovery(mechanism), index.vocabulary.is_content
+    attacker = BestAttacker(index.vocabulary.prior_weights("zipf"), "content", text, is_content)
     stays, _ = keep_share(mechanism, 200)
     assert f"{stays:.0%}".replace("%", " %") in first
     assert percent(alone.content) in first
@@ -159,9 +158,9 @@ def test_the_lists_show_the_names_that_stay_most(page, mechanism):
 
 
 def test_the_worst_words_are_weighted_by_frequency(page, mechanism):
-    alone = word_recovery(mechanism, common=len(WORDS) // 4)
-    weight = alone.by_word * mechanism.index.vocabulary.prior_weights("zipf") * alone.is_content
-    order = [WORDS[i] for i in np.argsort(-weight, kind="stable")[: int(alone.is_content.sum())]]
+    alone, is_content = word_recovery(mechanism), mechanism.index.vocabulary.is_content
+    weight = alone.by_word * mechanism.index.vocabulary.prior_weights("zipf") * is_content
+    order = [WORDS[i] for i in np.argsort(-weight, kind="stable")[: int(is_content.sum())]]
     shown = page.text[page.text.index("recovered most often") : page.text.index("What is guar")]
     places = [shown.index(f"{word} ") for word in order]
     assert places == sorted(places)
