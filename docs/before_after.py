@@ -15,7 +15,6 @@ import spacy
 import textpriv
 from textpriv.cli.start import SAMPLES
 from textpriv.guarantees.epsilon import epsilon_for
-from textpriv.mechanisms.contextual import ContextualTEM
 
 WIDTH, LINE, LEFT = 860, 24, 28
 
@@ -52,8 +51,10 @@ def main() -> None:
     ]
     for recovery in (0.2, 0.1):
         epsilon = epsilon_for(index, recovery=recovery)
-        privatizer = textpriv.Privatizer(ContextualTEM(index, epsilon), seed=3)
-        title = f"--recovery {recovery}: an attacker guesses an estimated {recovery:.0%} of content words or fewer"
+        privatizer = textpriv.Privatizer(textpriv.TEM(index, epsilon), seed=3)
+        title = (
+            f"--recovery {recovery}: an attacker recovers at most {recovery:.0%} of content words"
+        )
         blocks.append((title, lines(private_words(sample, privatizer))))
     rows, y = [], 18
     for title, block in blocks:

@@ -20,7 +20,7 @@ def main(folder: str = "", calls: str = "2000") -> None:
     """Print percentiles of both times, and the largest over the median."""
     index = textpriv.Index.load(folder) if folder else textpriv.Index.builtin("en")
     epsilon = 3.0 if folder else textpriv.epsilon_for(index, recovery=0.1)
-    privatizer = textpriv.Privatizer(textpriv.ContextualTEM(index, epsilon))
+    privatizer = textpriv.Privatizer(textpriv.TEM(index, epsilon))
     privatizer.warm()
     words = [*index.vocabulary.words, "unknown"]
     drawn = general_english(words[:-1]).sample(60, np.random.default_rng(0), int(calls))

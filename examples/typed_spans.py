@@ -31,7 +31,7 @@ def main() -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "PERSON", "pattern": "Ray"}])
     index = textpriv.Index.builtin("en")
-    mechanism = textpriv.ContextualTEM(index, textpriv.epsilon_for(index, recovery=0.1))
+    mechanism = textpriv.TEM(index, textpriv.epsilon_for(index, recovery=0.1))
     privatizer = textpriv.Privatizer(
         mechanism,
         spans=SpanPolicy.from_dict(POLICY),

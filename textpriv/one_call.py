@@ -50,8 +50,7 @@ def privatize(
 ) -> str | list[str]:
     """Make texts private in one call, with fresh randomness.
 
-    The mechanism is ContextualTEM over the built-in English words and indexes with a language model, else TEM with a Zipf
-    prior.
+    The mechanism is TEM with a flat prior; over a tree it is TreeTEM.
 
     Parameters
     ----------

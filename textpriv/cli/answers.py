@@ -87,15 +87,13 @@ def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
     """Print the epsilon of wanted odds or of a wanted share of words that stay."""
     from textpriv.guarantees.epsilon import epsilon_for
     from textpriv.index.builtin import ENGLISH, open_index
-    from textpriv.index.tree import Tree
     from textpriv.statement import at_least
 
     index = open_index(name)
     with waiting("looking at words"):
         epsilon = float(at_least(epsilon_for(index, **figure), 4))  # a bound is rounded down
     where = "" if name == ENGLISH else f" --index {shlex.quote(name)}"
-    by = " --mechanism tem" if "keep" in figure and not isinstance(index, Tree) else ""
-    command = f"textpriv privatize IN OUT{where}{by} --epsilon {epsilon:g}"
+    command = f"textpriv privatize IN OUT{where} --epsilon {epsilon:g}"
     if as_json:
         print_json({"index": name, "command": command, "epsilon": epsilon, **figure})
     else:
@@ -103,7 +101,7 @@ def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
 
 
 def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> None:
-    """Print mechanisms at the same recovery rate, the one that keeps words closest first."""
+    """Print mechanisms at the same recovery rate, the default first."""
     if as_json:
         print_json(found.to_dict())
         return
@@ -122,13 +120,15 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
         )
     print(
         f"\nrecovered: share of tokens that {attackers}\n"
-        "distance: mean distance to the output; 1 is that of two unrelated words.\n"
-        "contextual: recovery is a cautious estimate. The other figures are for the start of a document. It fits "
-        "each word to those before it,\nso its text reads best."
+        "distance: mean distance to the output; 1 is that of two unrelated words."
     )
+    if any(each.mechanism == "contextual" for each in found.candidates):
+        print(
+            "contextual: recovery is an estimate. The other figures are for the start of a document."
+        )
     for reason in found.left_out:
         say(reason)
-    print(f"\nThe words stay nearest with:\n{found.best.command}")
+    print(f"\nRecommended:\n{found.best.command}")
 
 
 def explain(

@@ -147,8 +147,7 @@ def index(
     say(f"{built.vocabulary.function_words.sentence.capitalize()}.")
     if built.language is None:
         say("The language is not known. Name it to use its function words, such as --language en.")
-    kind = " --mechanism tree" if hasattr(built, "names") else ""
-    say(f"Next: textpriv explain WORD --index {out}{kind} --recovery 0.1")
+    say(f"Next: textpriv explain WORD --index {out} --recovery 0.1")
 
 
 def _list_sets(language: str | None) -> None:

@@ -42,6 +42,7 @@ from textpriv.mechanisms import default_name, find_mechanism
 from textpriv.mechanisms.base import ALGORITHM, Mechanism, checksum, positive
 from textpriv.statement import at_least
 from textpriv.vocabulary.builtin import read_manifest
+from textpriv.vocabulary.priors import DEFAULT_PRIOR
 
 __all__ = [
     "Candidate",
@@ -122,8 +123,7 @@ def choose_epsilon(
     distance : float, optional
         With ``odds``; default ``index.reference_distance``.
     mechanism : str, optional
-        A registered name, or a short one. Default: that of :func:`textpriv.privatize` for a recovery without settings;
-        TreeTEM over a tree; else TEM.
+        A registered name, or a short one. Default: TEM, or TreeTEM over a tree.
     **settings
         Further settings of the mechanism, such as ``prior`` and ``gamma``.
 
@@ -144,10 +144,7 @@ def choose_epsilon(
         if epsilon <= 0:
             raise MechanismError(f"no epsilon gives odds of {odds} to 1. Choose odds above 1.")
         return Choice(epsilon, "odds", float(odds), float(odds), 0.0)
-    if mechanism is None:
-        named = default_name(index) if recovery is not None and not settings else "tem"
-        mechanism = "tree" if isinstance(index, Tree) else named
-    configure = find_mechanism(mechanism)
+    configure = find_mechanism(mechanism or default_name(index))
 
     def make(epsilon: float) -> Mechanism:
         made: Mechanism = configure(epsilon=epsilon, **settings)(index)
@@ -281,13 +278,18 @@ class Candidate:
         """The command line that privatizes a file so."""
         prior = f" --prior {self.prior}" if self.prior else ""
         where = "" if self.index == ENGLISH else f" --index {shlex.quote(self.index)}"
-        settings = f"--mechanism {self.mechanism}{prior} --epsilon {self.epsilon:g}"
-        return f"textpriv privatize IN OUT{where} {settings}"
+        by = "" if self.is_default else f" --mechanism {self.mechanism}{prior}"
+        return f"textpriv privatize IN OUT{where}{by} --epsilon {self.epsilon:g}"
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is the mechanism and prior of an index where none is named."""
+        return (self.mechanism, self.prior) in (("tem", DEFAULT_PRIOR), ("tree", "full"))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Candidates at the same recovery, the one that keeps words nearest first.
+    """Candidates at the same recovery: the default first, the others by how near they keep words.
 
     Attributes
     ----------
@@ -346,12 +348,12 @@ def choose(
     text = None if context is None else PublicText.read(context, first)
     compared, left_out = [], []
     for name, index in named.items():
-        own = "tree" if isinstance(index, Tree) else "tem"
-        others = dict.fromkeys([*mechanisms, default_name(index)])
-        others.pop("tem", None)
-        priors = ["full", "zipf", "uniform"] if own == "tree" else ["zipf", "uniform"]
+        own = default_name(index)
+        priors = ["full", "zipf", "uniform"] if own == "tree" else ["uniform", "zipf"]
         if index.vocabulary.prior is not None:
             priors.append("counts")
+        others = dict.fromkeys([*mechanisms, *(["contextual"] if index.model else [])])
+        others.pop(own, None)
         tried = [(own, prior) for prior in priors] + [(each, "") for each in others]
         for short, prior in tried:
             settings: dict[str, Any] = {"prior": prior} if prior else {}
@@ -367,7 +369,7 @@ def choose(
             compared.append(Candidate(name, short, prior, found.epsilon, found.value, *near))
     if not compared:
         raise MechanismError(f"no mechanism gives this protection. {' '.join(left_out)}")
-    compared.sort(key=lambda each: each.distance)
+    compared.sort(key=lambda each: (not each.is_default, each.distance))
     return Comparison(tuple(compared), tuple(left_out))
 
 

@@ -76,18 +76,8 @@ def find_mechanism(name: str) -> Any:
 
 
 def default_name(index: Any) -> str:
-    """Short name of the mechanism of an index where none is named.
-
-    It is contextual with a language model of the index or with the built-in English words, else TEM.
-    """
-    from textpriv.index.index import Index
-    from textpriv.vocabulary.builtin import read_manifest
-
-    if not isinstance(index, Index) or (index.model is None and index.language != "en"):
-        return "tem"
-    builtin = read_manifest("en")["fingerprint"]
-    has_model = index.model is not None or index.vocabulary.fingerprint() == builtin
-    return "contextual" if has_model else "tem"
+    """Short name of the mechanism of an index where none is named: TreeTEM over a tree, else TEM."""
+    return "tree" if index.space == "tree" else "tem"
 
 
 def default_mechanism(index: Any, epsilon: float) -> Mechanism:

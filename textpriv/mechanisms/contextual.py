@@ -286,7 +286,7 @@ class ContextualTEM(TEM):
         gamma: float | None = None,
     ) -> None:
         self._given = model
-        super().__init__(index, epsilon, gamma=gamma)
+        super().__init__(index, epsilon, "zipf", gamma)  # no truncation, as a flat prior has
         self._settings = {"epsilon": self.epsilon, "model": model, "gamma": gamma}
 
     def _base_weights(self) -> NDArray[np.float64]:

@@ -74,9 +74,7 @@ def test_index_refuses_groups_without_meaning(run, failed, vectors, tmp_path):
     assert "whole number of groups" in failed(half)
 
 
-def test_index_counts_a_language_model_that_becomes_the_default(
-    run, failed, vectors, texts, tmp_path
-):
+def test_index_counts_a_language_model_for_contextual(run, failed, vectors, texts, tmp_path):
     public = tmp_path / "public.jsonl"
     rng = np.random.default_rng(5)
     rows = [" ".join(rng.choice(WORDS[:150], 20)) + "." for _ in range(60)]
@@ -89,12 +87,14 @@ def test_index_counts_a_language_model_that_becomes_the_default(
     index = Index.load(tmp_path / "a.idx")
     assert index.model.probability(0) > 5 * index.model.probability(160)
     out = tmp_path / "out.txt"
-    done = run("privatize", texts, out, "--index", tmp_path / "a.idx", "--recovery", 0.3, "--json")
+    more = ("--index", tmp_path / "a.idx", "--recovery", 0.3, "--mechanism", "contextual")
+    done = run("privatize", texts, out, *more, "--json")
     assert json.loads(done.stdout)["statement"]["mechanism"].startswith("ContextualTEM")
     assert "the index's language model" in done.stderr
     (tmp_path / "a.idx" / "model.npz").unlink()
-    more = ("--index", tmp_path / "a.idx", "--recovery", 0.3, "--force")
-    assert "model.npz is damaged (it is missing" in failed(run("privatize", texts, out, *more))
+    assert "model.npz is damaged (it is missing" in failed(
+        run("privatize", texts, out, *more, "--force")
+    )
 
 
 def test_index_lists_public_sets_by_language(run, failed):
@@ -315,9 +315,9 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(folder, tmp_path):
 
 def test_explain_and_certify_are_about_what_privatize_draws_by(run):
     explained = json.loads(run("explain", "film", "-e", 2, "--json").stdout)
-    assert explained["statement"]["mechanism"].startswith("ContextualTEM")
+    assert explained["statement"]["mechanism"].startswith("TEM (epsilon 2, prior uniform")
     certified = json.loads(run("certify", "-e", 2, "--json").stdout)
-    assert certified["mechanism"].startswith("ContextualTEM")
+    assert certified["mechanism"].startswith("TEM(epsilon=2.0, prior='uniform'")
 
 
 def test_explain_shows_the_likeliest_outputs(run, folder):
@@ -421,7 +421,7 @@ def test_demo_shows_three_recoveries_and_commands_that_run(run):
     shown = run("demo", env={"COLUMNS": "160"}).stdout
     index = Index.builtin("en")
     for wanted in (0.05, 0.1, 0.2):
-        found = choose_epsilon(index, recovery=wanted, mechanism="contextual")
+        found = choose_epsilon(index, recovery=wanted)
         assert f"{found.value:.1%}" in shown
         assert f"{found.epsilon:.3g}" in shown
     first, second = (line.strip() for line in shown.split("Next:")[1].strip().splitlines())

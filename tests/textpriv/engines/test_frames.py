@@ -119,7 +119,7 @@ def test_a_recovery_of_a_frame_gives_the_epsilon_that_the_library_finds(monkeypa
     )
     textpriv.privatize_frame(pandas.DataFrame({"text": ["a film"]}), recovery=0.1)
     (mechanism,) = (each.mechanism for each in made)
-    assert type(mechanism) is textpriv.ContextualTEM
+    assert (type(mechanism), mechanism.prior) == (textpriv.TEM, "uniform")
     assert mechanism.epsilon == textpriv.epsilon_for(textpriv.Index.builtin("en"), recovery=0.1)
 
 

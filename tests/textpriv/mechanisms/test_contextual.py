@@ -369,7 +369,14 @@ def test_the_model_of_an_index_is_used_and_bound():
     assert not np.array_equal(second.log_prob(0, [1, 2]), first.log_prob(0, [1, 2]))
 
 
-def test_a_model_makes_contextual_the_default():
+def test_the_default_is_tem_with_or_without_a_model():
     vocabulary = textpriv.Vocabulary(list("abcde"), np.eye(SIZE), language="de")
-    assert default_name(Index.build(vocabulary, "unit")) == "tem"
-    assert default_name(Index.build(vocabulary, "unit", model=models()["unseen"])) == "contextual"
+    for model in (None, models()["unseen"]):
+        assert default_name(Index.build(vocabulary, "unit", model=model)) == "tem"
+    assert default_name(textpriv.Tree.build(vocabulary)) == "tree"
+
+
+def test_without_a_gamma_no_distance_is_truncated():
+    vocabulary = textpriv.Vocabulary(list("abcde"), np.eye(SIZE), language="de")
+    mechanism = ContextualTEM(Index.build(vocabulary, "unit"), EPSILON, models()["unseen"])
+    assert mechanism.gamma == 30 / mechanism.t
