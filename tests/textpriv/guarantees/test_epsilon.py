@@ -101,7 +101,7 @@ def test_an_answer_is_kept_for_just_this_question(index, monkeypatch):
     first = choose_epsilon(index, recovery=0.33)
     monkeypatch.setattr("textpriv.guarantees.epsilon.largest_epsilon", None)
     assert choose_epsilon(index, recovery=0.33) == first
-    for other in ({"of": "all"}, {"prior": "uniform"}):
+    for other in ({"of": "all"}, {"prior": "zipf"}):
         with pytest.raises(TypeError):
             choose_epsilon(index, recovery=0.33, **other)
 
@@ -187,20 +187,23 @@ def test_recorded_epsilons_of_the_built_in_index_hold(monkeypatch):
     assert [each.epsilon for each in found] == sorted({each.epsilon for each in found})
     for each in found:
         assert each.value < each.wanted
-    attacker = BestAttacker(
-        index.vocabulary.prior_weights("zipf"),
-        text=sampled_text(general_english(index.vocabulary.words), 1_000),
-        is_content=index.vocabulary.is_content,
+    zipf, is_content = index.vocabulary.prior_weights("zipf"), index.vocabulary.is_content
+    exact = BestAttacker(zipf, is_content=is_content)
+    assert 0.0995 < exact.alone(TEM(index, found[1].epsilon))[0] <= 0.1
+    text = sampled_text(general_english(index.vocabulary.words), 1_000)
+    contextual = choose_epsilon(index, recovery=0.1, mechanism="contextual")
+    share, error = BestAttacker(zipf, text=text, is_content=is_content).alone(
+        ContextualTEM(index, contextual.epsilon)
     )
-    share, error = attacker.alone(ContextualTEM(index, found[2].epsilon))
-    assert abs(share - found[2].value) < 6 * error  # other draws: false alarms below 1e-6
+    assert abs(share - contextual.value) < 6 * error  # other draws: false alarms below 1e-6
     compared = textpriv.choose(recovery=0.1).candidates
-    assert {each.mechanism for each in compared} == {"tem", "contextual"}
-    zipf = next(each for each in compared if each.prior == "zipf")
-    exact = BestAttacker(
-        index.vocabulary.prior_weights("zipf"), is_content=index.vocabulary.is_content
+    assert {(each.mechanism, each.prior) for each in compared} == {
+        ("tem", "uniform"),
+        ("tem", "zipf"),
+    }
+    assert textpriv.choose(recovery=0.1).best.command == (
+        f"textpriv privatize IN OUT --epsilon {found[1].epsilon:g}"
     )
-    assert 0.0995 < exact.alone(textpriv.TEM(index, zipf.epsilon))[0] <= 0.1
 
 
 @pytest.mark.parametrize(
@@ -226,12 +229,13 @@ def test_a_target_without_meaning_is_refused(index, wanted):
 # The comparison at equal recovery
 
 
-def test_candidates_recover_no_more_and_the_closest_is_first(index, tree):
+def test_candidates_recover_no_more_and_the_default_is_first(index, tree):
     found = choose({"a": index, "b": tree}, recovery=0.3)
     assert {each.index for each in found.candidates} == {"a", "b"}
     assert all(each.recovered <= 0.3 for each in found.candidates)
-    distances = [each.distance for each in found.candidates]
-    assert distances == sorted(distances)
+    order = [(not each.is_default, each.distance) for each in found.candidates]
+    assert order == sorted(order)
+    assert {each.prior for each in found.candidates[:2]} == {"uniform", "full"}
     for each in found.candidates:
         made = (TEM if each.index == "a" else TreeTEM)(
             {"a": index, "b": tree}[each.index], each.epsilon, prior=each.prior
@@ -245,7 +249,7 @@ def test_candidates_recover_no_more_and_the_closest_is_first(index, tree):
 def test_a_candidate_keeps_what_it_says(index):
     best = next(each for each in choose(index, recovery=0.3).candidates if each.prior == "zipf")
     weights = index.vocabulary.prior_weights("zipf")
-    mechanism = TEM(index, best.epsilon)
+    mechanism = TEM(index, best.epsilon, prior="zipf")
     laws = np.exp([mechanism.log_prob(word) for word in range(len(index))])
     apart = index.distances_of(np.arange(len(index)))
     expected = weights @ (laws * apart).sum(axis=1) / (weights @ apart @ weights)
