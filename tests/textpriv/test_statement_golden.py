@@ -41,7 +41,7 @@ def stated(index) -> dict[str, dict]:
     tem = TEM(index, 2.0)
     mechanisms = {
         "TEM": tem,
-        "TEM, uniform": TEM(index, 2.0, prior="uniform"),
+        "TEM, zipf": TEM(index, 2.0, prior="zipf"),
         "TEM, gamma": TEM(index, 2.0, gamma=3.0),
         "Madlib, hnsw": Madlib(index, 20.0),
         "Madlib, exact": Madlib(index, 20.0, search="exact"),
