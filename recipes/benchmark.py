@@ -35,7 +35,7 @@ from textpriv.language import NGrams
 from textpriv.randomness import Stream
 
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
-EPSILONS = (2.0, 4.0, 8.0, 20.0)
+EPSILONS = (2.0, 4.0, 6.0, 20.0)
 EPSILON = 6.0
 SENTENCE = "The patient was admitted with chest pain."
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,8 +101,8 @@ def pipelines(index: textpriv.Index, texts: list[str], rounds: int) -> Iterator[
     mechanism = textpriv.TEM(index, EPSILON)
     with tempfile.TemporaryDirectory() as folder:
         index.save(Path(folder) / "a.idx")
-        law = {"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": EPSILON}
-        private.add_pipe("textpriv", config={"index": f"{folder}/a.idx", "mechanism": law})
+        chosen = {"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": EPSILON}
+        private.add_pipe("textpriv", config={"index": f"{folder}/a.idx", "mechanism": chosen})
         privatizer = textpriv.Privatizer(mechanism)
         times = in_turns(
             {
@@ -115,38 +115,37 @@ def pipelines(index: textpriv.Index, texts: list[str], rounds: int) -> Iterator[
         )
     yield Limit("text to text", "of blank tokenization", times["text"] / times["tokenizer"], 0.4)
     ratio = times["component"] / times["blank"]
-    yield Limit("component in `nlp.pipe`", "of a blank pipeline", ratio, 1.5)
+    yield Limit("component in `nlp.pipe`", "of a blank pipeline", ratio, 1.8)
 
 
 def draws(index: textpriv.Index, tokens: int, rounds: int) -> Iterator[Limit]:
-    """TEM alone, on words drawn by Zipf's law."""
-    prior = index.vocabulary.prior_weights("zipf")
-    ids = np.random.default_rng(0).choice(len(index), tokens, p=prior).astype(np.int32)
-    for epsilon in EPSILONS:
-        mechanism = textpriv.TEM(index, epsilon)
-        times = in_turns({"draws": lambda m=mechanism: m.sample(ids, Stream())}, rounds)
-        rate = tokens / times["draws"]
-        yield Limit(f"TEM, epsilon {epsilon:g}", "words a second", rate, 500_000, most=False)
+    """TEM alone, on words drawn by Zipf's law: by a new mechanism, which fills its tables, and again."""
+    weights = index.vocabulary.prior_weights("zipf")
+    ids = np.random.default_rng(0).choice(len(index), tokens, p=weights).astype(np.int32)
+    for prior in ("uniform", "zipf"):
+        for epsilon in EPSILONS:
+            made: dict[str, textpriv.TEM] = {}
+
+            def first(prior: str = prior, epsilon: float = epsilon, made: dict = made) -> None:
+                made["TEM"] = textpriv.TEM(index, epsilon, prior=prior)
+                made["TEM"].sample(ids, Stream())
+
+            works = {"first": first, "again": lambda made=made: made["TEM"].sample(ids, Stream())}
+            for name, seconds in in_turns(works, rounds).items():
+                title = f"TEM, {prior} prior, epsilon {epsilon:g}, {name}"
+                wanted = 400_000 if name == "first" else 1_000_000
+                yield Limit(title, "words a second", tokens / seconds, wanted, most=False)
 
 
 def in_context(texts: list[str], public: list[str], rounds: int) -> Iterator[Limit]:
     """ContextualTEM over the built-in words, with trigrams counted from public texts."""
-    index, blank = textpriv.Index.builtin("en"), spacy.blank("en")
+    index = textpriv.Index.builtin("en")
     model = NGrams.count(public, index.vocabulary)
     privatizer = textpriv.Privatizer(textpriv.ContextualTEM(index, EPSILON, model))
     batch = privatizer.read_batch(texts)
-    times = in_turns(
-        {
-            "tokenizer": lambda: [blank.tokenizer(text) for text in texts],
-            "text": lambda: list(privatizer.pipe(texts)),
-            "draws": lambda: privatizer.release_batch(batch),
-        },
-        rounds,
-    )
-    rate = batch.counts["sampled"] / times["draws"]
+    seconds = in_turns({"draws": lambda: privatizer.release_batch(batch)}, rounds)["draws"]
+    rate = batch.counts["sampled"] / seconds
     yield Limit("ContextualTEM, trigrams", "words a second", rate, 50_000, most=False)
-    ratio = times["text"] / times["tokenizer"]
-    yield Limit("ContextualTEM, text to text", "of blank tokenization", ratio, 1.0)
 
 
 def certificate(index: textpriv.Index) -> Iterator[Limit]:
@@ -173,15 +172,22 @@ def processor_time(arguments: list[str], cache: Path) -> float:
 
 
 def starts(runs: int) -> Iterator[Limit]:
-    """The first text after an installation, and after that."""
-    program = f"import textpriv; textpriv.privatize({SENTENCE!r}, epsilon={EPSILON})"
-    cold, warm = [], []
+    """One line and the demo in a new installation, and a line after that."""
+    demo = ["-m", "textpriv", "demo"]
+    seen: dict[str, list[float]] = {"first": [], "later": [], "demo": []}
     for _ in range(runs):
-        with tempfile.TemporaryDirectory() as folder:
-            cold.append(processor_time(["-c", program], Path(folder)))
-            warm.append(processor_time(["-c", program], Path(folder)))
-    yield Limit("first text, cold", "s of processor time", statistics.median(cold), 6)
-    yield Limit("first text, warm", "s of processor time", statistics.median(warm), 1.5)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "in.txt").write_text(f"{SENTENCE}\n", encoding="utf-8")
+            one = [*demo[:2], "privatize", str(folder / "in.txt"), "-", "--recovery", "0.1"]
+            seen["first"].append(processor_time(one, folder / "cache"))
+            seen["later"].append(processor_time(one, folder / "cache"))
+            seen["demo"].append(processor_time(demo, folder / "empty"))
+    limits = {"first": ("first line, new installation", 4.5), "later": ("a later line", 1.7)}
+    for name, (title, most) in (
+        limits | {"demo": ("`textpriv demo`, new installation", 6)}
+    ).items():
+        yield Limit(title, "s of processor time", statistics.median(seen[name]), most)
 
 
 def files(index: textpriv.Index, texts: list[str]) -> Iterator[Limit]:
@@ -211,7 +217,7 @@ def main(
     if data_dir is None:
         index = textpriv.Index.builtin("en")
     else:
-        index = textpriv.Index.build(textpriv.Vocabulary.load(data_dir / VECTORS), "euclidean")
+        index = textpriv.Index.build(textpriv.Vocabulary.load(data_dir / VECTORS))
     texts = texts_of(data_dir, 200 if quick else 25_000)
     rounds = 1 if quick else 5
     parts = (

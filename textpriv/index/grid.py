@@ -24,6 +24,7 @@ from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 _LONGEST = 2**11  # steps from the centre to a point: four times its square is 2^24
 _UNIT_BITS = 11  # of the length of a step, so that squared lengths are exact in float64, too
 _SAMPLE = 2000  # words on which we measure how far rounding moved the points
+_SAMPLED = 4  # one column of so many bounds the distance of the k-th nearest word
 _CELLS = 1 << 20  # distances that a thread holds at a time, so that they stay in its cache
 
 REFERENCE = 10  # the neighbour that statements speak of
@@ -196,7 +197,9 @@ def _nearest(
             "matrix products on this machine are not exact; no index can be built"
         )
     steps[own, rows] = -1
-    edge = np.partition(steps, k - 1, axis=1)[:, k - 1]
+    # The k-th least of some columns is no less than that of all, and is found in half the time of a build.
+    some = steps[:, ::_SAMPLED] if steps.shape[1] >= _SAMPLED * k else steps
+    edge = np.partition(some, k - 1, axis=1)[:, k - 1]
     near = np.flatnonzero(steps <= edge[:, None])
     row, word = np.divmod(near, steps.shape[1])
     found = steps.ravel()[near]

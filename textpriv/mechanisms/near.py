@@ -37,7 +37,7 @@ from textpriv.vocabulary.vocabulary import read_only
 SLACK = 2e-9  # nats that whole parts and coins may add to a loss: 4.1 x 2^-32, and as much again for the floats in them
 COARSE = float(1 << 32)  # parts below it are accepted by a coin
 _MARGIN = float(1 << 30)  # parts that a row leaves to its envelope, more than its sums round by
-_ATTEMPTS = 64.0  # a word that needs more on average is drawn by blocks: their row costs thousands of attempts
+_ATTEMPTS = 1024.0  # a word that needs more on average is drawn by blocks: their row costs thousands of attempts
 _PROBES = 64  # words of the measure by which that is estimated
 _BLOCK, _MOST_BLOCKS = 64, 1024  # words of a block, and blocks of a large vocabulary
 _TOGETHER = 256  # words whose rows are filled in at a time

@@ -153,7 +153,7 @@ def test_a_word_far_from_thousands_of_successors_is_drawn_in_a_few_reads(index_o
         ids = np.array([FULL_STOP, 0], np.int32)
         mechanism.sample_documents(ids, np.array([0, 2]), [counted])
         reads.append(counted.reads)
-    assert 1 < max(reads) <= 8
+    assert 1 < max(reads) <= 12
 
 
 def test_draws_depend_on_the_stream_of_their_document_alone(index, stream):
