@@ -28,6 +28,7 @@ from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.parameters import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, check_positive, without_context
+from pairwise.estimators.parts import warn_of_parts
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
 from pairwise.statement import PrivacyStatement, UnsoundWarning
@@ -316,7 +317,9 @@ class PrivateEstimator(BaseEstimator):
 
         ``n`` is how many terms a sum has at most.
         """
-        self._warn_of_another_fit()
+        if math.isfinite(self.epsilon):
+            warn_of_parts()
+            self._warn_of_another_fit()
         label = type(self).__name__
         charge_to(self.budget, plan.event, label=label, adjacency=plan.adjacency, unit=plan.unit)
         result = plan.run()
@@ -325,15 +328,15 @@ class PrivateEstimator(BaseEstimator):
 
     def _warn_of_another_fit(self) -> None:
         """Warn once where a learner or its clones were fitted before without a budget."""
-        if self.budget is not None or math.isinf(self.epsilon):
+        if self.budget is not None:
             return
         self._lineage = getattr(self, "_lineage", None) or uuid.uuid4().hex
         _FITS[self._lineage] += 1
         if _FITS[self._lineage] == 2:
             warnings.warn(
                 "this learner, or a clone of it, was fitted before without a budget. Fits on the same people add up, as in "
-                "cross_val_score, searches, ensembles and calibration: share budget=PrivacyBudget(epsilon), or search by "
-                "PrivateSearchCV.",
+                "cross_val_score, searches, ensembles and calibration: share budget=PrivacyBudget(epsilon) and choose parts "
+                "by KFold, or search by PrivateSearchCV.",
                 UnsoundWarning,
                 stacklevel=5,
             )

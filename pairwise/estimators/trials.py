@@ -346,6 +346,9 @@ def private_selection(
 class PrivateScorer:
     """A scorer for ``cross_val_score`` and ``GridSearchCV`` that charges each score to a budget before drawing its noise.
 
+    Choose the parts without reading records or labels: ``cv=KFold(3)``. A number, or None, means ``StratifiedKFold`` for a
+    classifier, whose parts depend on private labels, and then no budget covers the fits and scores.
+
     Parameters
     ----------
     metric : {"auc", "accuracy"}
@@ -363,13 +366,13 @@ class PrivateScorer:
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.model_selection import KFold, cross_val_score
     >>> from pairwise import PrivacyBudget, PrivateAUCClassifier, PrivateScorer
-    >>> X, y = np.repeat([[0.6, 0.0], [-0.6, 0.1]], 60, axis=0), np.repeat([1, 0], 60)
+    >>> X, y = np.tile([[0.6, 0.0], [-0.6, 0.1]], (60, 1)), np.tile([1, 0], 60)
     >>> with PrivacyBudget(epsilon=5.0) as budget:
     ...     model = PrivateAUCClassifier(epsilon=1.0, delta=1e-6, classes=[0, 1], budget=budget)
     ...     scorer = PrivateScorer("auc", epsilon=1.0, delta=1e-6, budget=budget)
-    ...     scores = cross_val_score(model, X, y, scoring=scorer, cv=3)
+    ...     scores = cross_val_score(model, X, y, scoring=scorer, cv=KFold(3))
     ...     len(scores), len(budget.charges)
     (3, 6)
     """

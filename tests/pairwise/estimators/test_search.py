@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -139,7 +139,7 @@ def test_scorer_charges_each_fold_beside_its_fit():
         model = PrivateAUCClassifier(1.0, 1e-6, classes=[0, 1], budget=budget)
         for metric in ("auc", "accuracy"):
             scorer = PrivateScorer(metric, epsilon=0.5, delta=1e-6, budget=budget)
-            assert len(cross_val_score(model, X, y, scoring=scorer, cv=3)) == 3
+            assert len(cross_val_score(model, X, y, scoring=scorer, cv=KFold(3))) == 3
         assert len(budget.charges) == 12
     with pytest.raises(InvalidParameterError, match="metric"):
         PrivateScorer("f1", epsilon=1.0)(model, X, y)
