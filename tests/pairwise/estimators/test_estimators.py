@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import pickle
 import subprocess
 import sys
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -257,6 +259,20 @@ def test_stream_one_by_one_equals_all_at_once(options):
     for x, label in zip(X, y, strict=True):
         single.partial_fit(x[None], [label])
     np.testing.assert_allclose(single.coef_, whole.coef_, atol=1e-9)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_stream_refuses_to_go_on_in_a_forked_process():
+    X, y = table(60)
+    model = auc(algorithm=Ftrl(horizon=60)).partial_fit(X[:20], y[:20])
+    child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            model.partial_fit(X[20:40], y[20:40])
+            os._exit(0)
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    model.partial_fit(X[20:40], y[20:40])
 
 
 def test_stream_needs_a_horizon_and_an_online_algorithm():
