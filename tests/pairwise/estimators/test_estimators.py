@@ -117,6 +117,15 @@ def test_statement_and_event_cost_what_was_asked(algorithm):
     assert model.sensitivity() > 0
 
 
+@pytest.mark.parametrize("algorithm", ["auto", "gradient", "statistics", "offpairstrc"])
+def test_linear_model_is_its_coefficients_and_intercept(algorithm):
+    X, y = table()
+    model = auc(20.0, algorithm=algorithm, random_state=0).fit(X + 0.2, y)
+    near = model.centre_ + 1e-3 * X  # records that no clipping shortens
+    scores = near @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(scores, model.decision_function(near), atol=1e-9)
+
+
 def test_default_ranking_is_useful_at_epsilon_one():
     X, y = table(2000)
     assert auc(random_state=0).fit(X, y).score(X, y) > 0.8
