@@ -165,7 +165,7 @@ def _check(event: Any) -> None:
                 _check(part)
                 continue
             most = 1 if field.name in _SHARES else math.inf
-            real = isinstance(part, numbers.Real)
+            real = isinstance(part, numbers.Integral if field.name == "count" else numbers.Real)
             # The shape of a selection's law is above -1, all other numbers at least 0.
             if not real or not (part > -1 if field.name == "shape" else 0 <= part <= most):
                 raise InvalidParameterError(

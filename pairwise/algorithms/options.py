@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from pairwise.errors import (
     InvalidParameterError,
     check_number,
-    check_positive,
+    check_scale,
     check_share,
     check_whole,
 )
@@ -42,7 +42,7 @@ class Options:
             if value is None:
                 continue
             if name in _POSITIVE:
-                check_positive(**{name: value})
+                check_scale(**{name: value})
             if name in _WHOLE:
                 check_whole(name, value)
             if name.endswith("_share"):

@@ -27,7 +27,7 @@ from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.parameters import check_privacy_parameters, default_delta
-from pairwise.errors import InvalidParameterError, check_positive, without_context
+from pairwise.errors import InvalidParameterError, check_scale, without_context
 from pairwise.estimators.parts import warn_of_parts
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 MINIMUM_RECORDS = 4
-
-# A smaller bound leaves the range in which floats keep their digits, a larger one overflows when squared.
-_BOUNDS = (1e-100, 1e100)
 
 # Up to here a sum of terms added one after another errs by less than the slack of the clipping.
 _LARGEST_COVERED = 90_000
@@ -60,6 +57,8 @@ _BUDGETED = "all other fits on these people are charged to the same budget"
 _REFUSED = (
     "what fit refuses: missing or infinite values, text in X, and labels that were not declared"
 )
+
+_TIME = "how long the fit took, which can tell how many records each class has"
 
 _EXACT = (
     "noise was drawn exactly on a grid and pays for the rounding to it, so the guarantee holds for the bits that were "
@@ -302,12 +301,7 @@ class PrivateEstimator(BaseEstimator):
         """Return δ after checking ε, δ and the record norm."""
         delta = default_delta(n) if self.delta is None else self.delta
         check_privacy_parameters(self.epsilon, delta, n)
-        check_positive(data_norm=self.data_norm)
-        if not _BOUNDS[0] <= self.data_norm <= _BOUNDS[1]:
-            raise InvalidParameterError(
-                f"data_norm must be in {_BOUNDS[0]:g}..{_BOUNDS[1]:g}, where floats keep the bound; found "
-                f"{self.data_norm!r}. Give the records in another unit."
-            )
+        check_scale(data_norm=self.data_norm)
         return float(delta)
 
     # -- charge, run, state
@@ -363,7 +357,11 @@ class PrivateEstimator(BaseEstimator):
         if self._classes_read:
             not_protected.append("the set of class labels")
             assumptions.append(CLASSES_READ)
-        not_protected += ["the number of records and of features, and all settings", _REFUSED]
+        not_protected += [
+            "the number of records and of features, and all settings",
+            _TIME,
+            _REFUSED,
+        ]
         self.statement_ = PrivacyStatement(
             mechanism=plan.mechanism,
             adjacency=plan.adjacency.value,
