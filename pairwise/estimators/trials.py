@@ -390,6 +390,7 @@ class PrivateScorer:
                 f"metric must be one of {', '.join(READ_BY)}; found {self.metric!r}."
             )
         common = {
+            "classes": estimator.classes_,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "budget": self.budget,
@@ -398,4 +399,4 @@ class PrivateScorer:
         if self.metric == "accuracy":
             return private_accuracy_score(y, np.asarray(estimator.predict(X)), **common)
         scores = estimator.decision_function(X)
-        return private_auc_score(y, scores, classes=estimator.classes_, **common)
+        return private_auc_score(y, scores, **common)
