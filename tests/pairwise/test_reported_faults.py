@@ -302,6 +302,21 @@ def test_hinge_of_sgd_pays_for_the_expansion_of_its_steps():
     assert model.sensitivity() >= min(0.01 * change * total / T, 2 * 20.0) * 0.99
 
 
+def test_smooth_loss_pays_for_the_expansion_of_steps_that_are_too_long():
+    X, y = table(n=100)
+    fits = [
+        PrivateAUCClassifier(
+            epsilon=1.0,
+            delta=1e-5,
+            algorithm=SGDOutput(steps=50, rate=rate, radius=1e6),
+            classes=[0, 1],
+            random_state=0,
+        ).fit(X, y)
+        for rate in (0.5, 0.501)  # 2/L is a half
+    ]
+    assert fits[1].sensitivity() > 1.2 * fits[0].sensitivity()
+
+
 # -- 9. defaults and scaling
 
 

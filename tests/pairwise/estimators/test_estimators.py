@@ -111,6 +111,21 @@ def test_ranking_without_noise_finds_the_feature(algorithm):
     assert "not private" in str(model.statement_)
 
 
+def test_more_records_than_rounding_covers_are_proved_in_real_numbers():
+    for n, arithmetic in ((90_000, "exact"), (90_001, "real")):
+        model = auc(algorithm="statistics").fit(*table(n, 1))
+        assert model.statement_.arithmetic == arithmetic
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_record_raises_where_numpy_is_set_to_raise(algorithm):
+    # An error or a warning by one record's digits would tell of it.
+    X, y = table(60)
+    X[0], X[1] = 1e-300, 1e300
+    with np.errstate(all="raise"):
+        auc(algorithm=algorithm, random_state=0).fit(X, y)
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_statement_and_event_cost_what_was_asked(algorithm):
     X, y = table()
@@ -286,6 +301,16 @@ def test_stream_refuses_to_go_on_in_a_forked_process():
         os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     model.partial_fit(X[20:40], y[20:40])
+
+
+@pytest.mark.parametrize("options", [OnPair(horizon=60), Ftrl(horizon=60)])
+def test_stream_goes_on_by_the_settings_it_was_planned_for(options):
+    X, y = table(60)
+    models = [auc(algorithm=options, random_state=0).partial_fit(X[:30], y[:30]) for _ in "ab"]
+    models[1].set_params(data_norm=0.01)
+    for model in models:
+        model.partial_fit(3 * X[30:], y[30:])
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
 
 
 def test_stream_needs_a_horizon_and_an_online_algorithm():

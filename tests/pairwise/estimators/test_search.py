@@ -30,6 +30,7 @@ from pairwise.errors import (
     UnsupportedEventError,
 )
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
+from pairwise.estimators.search import _split
 from pairwise.estimators.trials import TrialCount, private_selection, trial_price
 from pairwise.noise.randomness import Randomness
 
@@ -264,6 +265,13 @@ def test_ended_trial_and_its_copies_charge_nothing():
 
 
 # -- search
+
+
+@pytest.mark.parametrize(("n", "share"), [(10, 0.3), (601, 0.5)])
+def test_no_record_is_both_fitted_and_scored(n, share):
+    training, tested = _split(n, share)
+    assert len(tested) == round(share * n)
+    np.testing.assert_array_equal(np.sort(np.concatenate((training, tested))), np.arange(n))
 
 
 def test_search_charges_once_and_states_its_own_price():
