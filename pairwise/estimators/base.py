@@ -68,11 +68,6 @@ _EXACT_LARGE = (
     "noise was drawn exactly on a grid and pays for the rounding to it; with so many records rounding inside the sums may "
     "exceed the slack of the clipping, so about the bits of the sums there is no proof"
 )
-_SAMPLED = (
-    "noise of sampled steps was added in floating point and the output rounded to a grid; this hides artefacts of rounding "
-    "in practice but is not a proof about them"
-)
-
 # Fits without a budget of each lineage of clones, in this process.
 _FITS: Counter[str] = Counter()
 
@@ -94,8 +89,6 @@ class Plan:
     adjacency : Adjacency
     unit : str
         What is replaced or zeroed out.
-    exact : bool
-        Whether all noise is drawn on a grid.
     assumptions, not_protected, notes : tuple of str
     """
 
@@ -106,7 +99,6 @@ class Plan:
     proof: str
     adjacency: Adjacency = Adjacency.REPLACE_ONE
     unit: str = "one record"
-    exact: bool = True
     assumptions: tuple[str, ...] = ()
     not_protected: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -338,15 +330,15 @@ class PrivateEstimator(BaseEstimator):
     def _record(self, plan: Plan, delta: float, randomness: Randomness, n: int) -> None:
         self.privacy_event_ = plan.event
         self._sensitivity_ = float(plan.sensitivity)
-        epsilon = min(epsilon_of(plan.event, delta, plan.adjacency), math.inf)
+        epsilon = epsilon_of(plan.event, delta)
         # The calibration aims at epsilon; its last digits are the accountant's rounding.
         if math.isfinite(self.epsilon) and epsilon <= self.epsilon * (1 + 1e-6):
             epsilon = float(self.epsilon)
         private = math.isfinite(epsilon)
-        exact = plan.exact and n <= _LARGEST_COVERED
+        exact = n <= _LARGEST_COVERED
         notes = list(plan.notes)
         if private:
-            notes.append(_EXACT if exact else _EXACT_LARGE if plan.exact else _SAMPLED)
+            notes.append(_EXACT if exact else _EXACT_LARGE)
         # A seed is for experiments: whoever knows or guesses it takes the noise off again, so nothing is proved.
         seeded = private and randomness.note is not None
         if seeded and randomness.note:

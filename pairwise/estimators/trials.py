@@ -26,9 +26,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dp_accounting import LowerEndpointAndGuess, calibrate_dp_mechanism
+from dp_accounting.rdp import RdpAccountant
 from numpy.typing import ArrayLike
 
-from pairwise.accounting.accountant import calibrate, zcdp_cost
+from pairwise.accounting.accountant import ORDERS, zcdp_cost
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, dp_event
 from pairwise.accounting.gaussian import zcdp_epsilon
@@ -257,8 +259,15 @@ def trial_price(count: TrialCount, epsilon: float, delta: float) -> tuple[float,
         raise InvalidParameterError(
             "a search has a price; found epsilon = inf. Use scikit-learn's searches."
         )
-    noise = calibrate(lambda z: count.event(0.5 / z**2), epsilon, delta, _RELATION, guess=10.0)
-    limit = 0.5 / noise**2
+    # In the logarithm, so that one tolerance serves small and large noise.
+    log_noise = calibrate_dp_mechanism(
+        lambda: RdpAccountant(list(ORDERS)),
+        lambda log_noise: count.event(0.5 * math.exp(-2.0 * log_noise)),
+        epsilon,
+        delta,
+        LowerEndpointAndGuess(-14.0, 2.0),
+    )
+    limit = 0.5 * math.exp(-2.0 * log_noise)
     return limit, count.event(limit)
 
 

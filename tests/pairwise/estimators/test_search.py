@@ -22,7 +22,7 @@ from pairwise import (
     UnsoundWarning,
 )
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.events import Adjacency, gaussian_event, group_poisson_event
+from pairwise.accounting.events import Adjacency, gaussian_event
 from pairwise.errors import (
     BudgetClosedError,
     BudgetExceededError,
@@ -241,7 +241,7 @@ def test_parts_of_a_trial_may_each_spend_the_whole():
 @pytest.mark.parametrize(
     ("event", "terms", "error"),
     [
-        (group_poisson_event(1.0, 1, 0.5, 2), {}, UnsupportedEventError),
+        (TrialCount().event(1e-6), {}, UnsupportedEventError),
         (gaussian_event(1e3), {"adjacency": Adjacency.ZERO_OUT}, InvalidParameterError),
         (gaussian_event(1e3), {"unit": "any 2 pairs"}, InvalidParameterError),
     ],
