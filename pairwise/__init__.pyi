@@ -6,7 +6,9 @@ from .algorithms.options import Ftrl as Ftrl
 from .algorithms.options import Gradient as Gradient
 from .algorithms.options import OffPair as OffPair
 from .algorithms.options import OnPair as OnPair
+from .algorithms.options import Pointwise as Pointwise
 from .algorithms.options import SGDOutput as SGDOutput
+from .algorithms.options import Statistics as Statistics
 from .errors import PairwiseError as PairwiseError
 from .estimators.auc import PrivateAUCClassifier as PrivateAUCClassifier
 from .estimators.dpp import DPPMetricLearner as DPPMetricLearner

@@ -58,6 +58,16 @@ def check_positive(**settings: float) -> None:
             )
 
 
+def check_scale(**settings: float) -> None:
+    """Refuse settings of a scale at which squares and quotients of floats lose their digits."""
+    check_positive(**settings)
+    for name, number in settings.items():
+        if not 1e-50 <= number <= 1e50:
+            raise InvalidParameterError(
+                f"{name} must be in 1e-50..1e50, where floats keep their digits; found {number!r}. Use another unit."
+            )
+
+
 def check_whole(name: str, value: object, least: int = 1) -> None:
     """Refuse a setting that is no whole number, or smaller than ``least``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:

@@ -77,6 +77,7 @@ PEERS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "opacus": (True, ("opacus==1.6.0", "opt_einsum>=3.3")),
 }
 FEW_SPLITS = 5
+FEWEST = 5  # values of an interval; by two, Student's t reaches ±4 around an AUC of .55
 KEEL_SPLITS, MORE_SPLITS = 2, 10  # of KEEL tables; more for auto and DP-EBM
 
 
@@ -398,7 +399,7 @@ def over_tables(cells: list[Cell], peers: list[Cell]) -> str:
         def apart(epsilon: float, group: list[str] = group) -> str:
             best = max(group, key=lambda m: means(m, epsilon).mean())
             mean, half = interval(means(AUTO, epsilon) - means(best, epsilon))
-            return f"{mean:+.3f} ± {half:.3f} ({best})"
+            return f"{shown(mean, half, '+')} ({best})"
 
         lines.append(row(f"auto less {label}", apart))
     lines += ["", "Guarantees of other packages, by their own account at the largest epsilon:", ""]
@@ -423,9 +424,7 @@ def distances_over_tables(cells: list[Cell]) -> str:
     rows = {
         IDENTITY: [f"{identity.mean():.3f}"] * len(epsilons),
         METRIC: [f"{means(METRIC, e).mean():.3f}" for e in epsilons],
-        "difference": [
-            "{:+.3f} ± {:.3f}".format(*interval(means(METRIC, e) - identity)) for e in epsilons
-        ],
+        "difference": [shown(*interval(means(METRIC, e) - identity), sign="+") for e in epsilons],
     }
     lines = [
         f"### Mean accuracy of 5 nearest neighbours over {len(tables)} tables",
@@ -443,14 +442,19 @@ def _ends_a_line(path: Path) -> bool:
 
 
 def interval(values: Iterable[float]) -> tuple[float, float]:
-    """Return the mean and half the width of its 95 % interval by Student's t."""
+    """Return the mean and half the width of its 95 % interval by Student's t, NaN of fewer than five values."""
     from scipy.stats import t
 
     numbers = np.array(list(values), dtype=np.float64)
-    if len(numbers) < 2:
+    if len(numbers) < FEWEST:
         return float(numbers.mean()), math.nan
     half = t.ppf(0.975, len(numbers) - 1) * numbers.std(ddof=1) / math.sqrt(len(numbers))
     return float(numbers.mean()), float(half)
+
+
+def shown(mean: float, half: float, sign: str = "") -> str:
+    """Return a mean with its interval, or alone where there is none."""
+    return f"{mean:{sign}.3f}" + ("" if math.isnan(half) else f" ± {half:.3f}")
 
 
 def write_csv(cells: list[Cell], path: Path) -> None:
@@ -484,9 +488,7 @@ def markdown(cells: list[Cell], better: str) -> str:
             scores[cell["method"], cell["epsilon"]].append(cell["score"])
         for method in dict.fromkeys(cell["method"] for cell in here):
             row = [
-                "{:.3f} ± {:.3f}".format(*interval(scores[method, epsilon]))
-                if (method, epsilon) in scores
-                else ""
+                shown(*interval(scores[method, epsilon])) if (method, epsilon) in scores else ""
                 for epsilon in (None, *epsilons)
             ]
             lines.append("| " + " | ".join([method, *row]) + " |")

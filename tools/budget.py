@@ -163,7 +163,7 @@ def rows() -> list[Row]:
         Row("README, lines", lines_of_file(ROOT / "README.md"), 150),
         Row("commands of textpriv", commands(), 10),
         Row("public names of textpriv", public_names("textpriv"), 22),
-        Row("public names of pairwise", public_names("pairwise"), 20),
+        Row("public names of pairwise", public_names("pairwise"), 22),
     ]
 
 

@@ -1,6 +1,6 @@
 """A privacy budget: a total that several fits share, in a file that several processes may charge.
 
-How charges add up is ``filter.filtered_epsilon``.
+How charges add up is ``accountant.filtered_epsilon``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pairwise.accounting.accountant import epsilon_of
+from pairwise.accounting.accountant import epsilon_of, filtered_epsilon
 from pairwise.accounting.events import (
     Adjacency,
     compose,
@@ -25,7 +25,6 @@ from pairwise.accounting.events import (
     event_of_text,
     text_of_event,
 )
-from pairwise.accounting.filter import filtered_epsilon
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import PrivacyStatement
@@ -248,8 +247,8 @@ class PrivacyBudget:
     def _cost(self, events: list[dp_event.DpEvent]) -> float:
         # If a first charge does not fit the filter as well, nothing is accepted after it, since later ones only add.
         if len(events) < 2:
-            return epsilon_of(compose(events), self.delta, self.adjacency)
-        return filtered_epsilon(compose(events), (self.epsilon, self.delta), self.adjacency)
+            return epsilon_of(compose(events), self.delta)
+        return filtered_epsilon(compose(events), self.epsilon, self.delta)
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -272,7 +271,7 @@ class PrivacyBudget:
     def statement(self) -> PrivacyStatement:
         """What all charged releases guarantee together, however each was chosen: the limit."""
         events = [charge.event for charge in self.charges]
-        fixed = epsilon_of(compose(events), self.delta, self.adjacency)
+        fixed = epsilon_of(compose(events), self.delta)
         return PrivacyStatement(
             mechanism=f"composition of {len(events)} charged releases",
             adjacency=self.adjacency.value,

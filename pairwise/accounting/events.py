@@ -4,9 +4,9 @@ All numbers of an event are for the adjacency that is passed beside it:
 
 * ``GaussianDpEvent(z)``: z = sigma/D, D the l2 sensitivity under that adjacency.
 * ``ZCDpEvent(rho)``, ``PureDpEvent(epsilon)``: for that adjacency.
-* ``PoissonSampledDpEvent(q, GaussianDpEvent(z))``: z = sigma/C, C the norm bound of one record, under every adjacency.
-* ``MixtureOfGaussiansDpEvent``: add/remove or zero-out only (``group_poisson_event``).
 * ``RepeatAndSelectDpEvent``: a selection among trials, each an event of this list.
+
+Releases on secret samples are not among them.
 
 Items of a ``ComposedDpEvent`` run one after the other, with parameters fixed in advance. Where parameters may be chosen by
 earlier results, a ``PrivacyBudget`` composes by a filter.
@@ -16,24 +16,22 @@ from __future__ import annotations
 
 import enum
 import json
-import math
 import numbers
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attr
-import dp_accounting
 from dp_accounting import dp_event
 
-from pairwise.errors import InvalidParameterError, UnsupportedEventError, check_whole
+from pairwise.errors import InvalidParameterError, UnsupportedEventError
 
 
 class Adjacency(str, enum.Enum):
     """Between which data sets a guarantee holds.
 
     ``REPLACE_ONE``: n public, one record changes arbitrarily. ``ZERO_OUT``: one record's contribution is removed, public
-    sizes stay (``REPLACE_SPECIAL`` of dp-accounting). ``ADD_REMOVE``: the true size changes.
+    sizes stay. ``ADD_REMOVE``: the true size changes.
     """
 
     REPLACE_ONE = "replace-one"
@@ -48,17 +46,6 @@ class Adjacency(str, enum.Enum):
         raise InvalidParameterError(
             f"adjacency must be one of {', '.join(each.value for each in cls)}; found {value!r}."
         )
-
-    @property
-    def relation(self) -> dp_accounting.NeighboringRelation:
-        """The same relation in dp-accounting's terms."""
-        from dp_accounting import NeighboringRelation as relations
-
-        return {
-            Adjacency.REPLACE_ONE: relations.REPLACE_ONE,
-            Adjacency.ZERO_OUT: relations.REPLACE_SPECIAL,
-            Adjacency.ADD_REMOVE: relations.ADD_OR_REMOVE_ONE,
-        }[self]
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -79,41 +66,6 @@ def gaussian_event(ratio: float, steps: int = 1) -> dp_event.DpEvent:
         return dp_event.NonPrivateDpEvent()
     event = dp_event.GaussianDpEvent(float(ratio))
     return event if steps == 1 else dp_event.SelfComposedDpEvent(event, int(steps))
-
-
-def group_poisson_event(sigma: float, kappa: int, q: float, steps: int) -> dp_event.DpEvent:
-    """Return ``steps`` Poisson-sampled Gaussian sums when ``kappa`` records change together.
-
-    Of kappa records Binomial(kappa, q) are sampled, and the sum moves by at most that many times C. So each step is a
-    mixture of Gaussians (Ganesh 2024), and for kappa = 1 a Poisson-sampled Gaussian. Valid for add/remove and zero-out,
-    each record with its own secret coin in every step.
-
-    Parameters
-    ----------
-    sigma : float
-        sigma/C, C the norm bound of one record.
-    kappa : int
-        Group size, declared in public.
-    q : float
-        Sampling probability in (0, 1].
-    steps : int
-    """
-    check_whole("kappa", kappa)
-    if not 0 < q <= 1:
-        raise InvalidParameterError(f"q must be in (0, 1]; found {q!r}.")
-    if sigma == 0:
-        return dp_event.NonPrivateDpEvent()
-    if q == 1:
-        return gaussian_event(sigma / kappa, steps)
-    if kappa == 1:
-        once = dp_event.PoissonSampledDpEvent(float(q), dp_event.GaussianDpEvent(float(sigma)))
-    else:
-        from scipy.stats import binom
-
-        counts = list(range(int(kappa) + 1))
-        chances = [float(p) for p in binom.pmf(counts, int(kappa), q)]
-        once = dp_event.MixtureOfGaussiansDpEvent(float(sigma), [float(c) for c in counts], chances)
-    return dp_event.SelfComposedDpEvent(once, int(steps))
 
 
 def compose(events: Iterable[dp_event.DpEvent]) -> dp_event.DpEvent:
@@ -147,10 +99,6 @@ def _walk(event: dp_event.DpEvent, count: int = 1) -> Iterator[tuple[dp_event.Dp
         yield event, count
 
 
-# Numbers of events that are probabilities.
-_SHARES = ("sampling_probability", "sampling_probs")
-
-
 def _check(event: Any) -> None:
     """Refuse what is no event, and numbers that no release has: a negative cost would pay for others."""
     if not isinstance(event, dp_event.DpEvent):
@@ -164,10 +112,9 @@ def _check(event: Any) -> None:
             if isinstance(part, dp_event.DpEvent):
                 _check(part)
                 continue
-            most = 1 if field.name in _SHARES else math.inf
-            real = isinstance(part, numbers.Real)
+            real = isinstance(part, numbers.Integral if field.name == "count" else numbers.Real)
             # The shape of a selection's law is above -1, all other numbers at least 0.
-            if not real or not (part > -1 if field.name == "shape" else 0 <= part <= most):
+            if not real or not (part > -1 if field.name == "shape" else part >= 0):
                 raise InvalidParameterError(
                     f"{field.name} of a {type(event).__name__} cannot be {part!r}, which no release has."
                 )

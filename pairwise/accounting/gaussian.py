@@ -6,7 +6,7 @@ Gaussian noise by Balle and Wang 2018; zCDP by Canonne, Kamath and Steinke 2020.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 
 from scipy.special import erfcx, ndtr
@@ -81,11 +81,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return math.inf
     _, high = _turn(lambda epsilon: gaussian_delta(epsilon, mu) > delta)
     return high * (1 + _SAFETY)
-
-
-def total_mu(ratios: Iterable[float]) -> float:
-    """Return √Σ(Δᵢ/σᵢ)², the one Gaussian that dominates adaptive releases Δᵢ/σᵢ fixed in advance."""
-    return math.sqrt(math.fsum(ratio * ratio for ratio in ratios))
 
 
 # -- zCDP

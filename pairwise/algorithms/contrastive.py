@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.pairs.clipping import CLIP_SLACK
+from pairwise.pairs.clipping import CLIP_SLACK, lengths
 
 if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
@@ -98,7 +98,7 @@ def clipped_gradient_sum(
         right = points[index[part, 0]] - points[index[part, 1]]
         left = _pulls(W, right, dissimilar[part], margin)
         # Measured on the vectors that are summed, so that the clip holds whatever rounding went into them.
-        norm = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+        norm = lengths(left) * lengths(right)
         left *= _clip_factors(norm, bound)[:, None]
         total += left.T @ right
     return total

@@ -11,15 +11,14 @@ from typing import Any, ClassVar, TypeVar
 
 from pairwise.errors import (
     InvalidParameterError,
-    check_number,
-    check_positive,
+    check_scale,
     check_share,
     check_whole,
 )
 
 Self = TypeVar("Self", bound="Options")
 
-_POSITIVE = ("alpha", "clip", "learning_rate", "radius", "rate", "sampling_rate")
+_POSITIVE = ("alpha", "clip", "learning_rate", "radius", "rate")
 _WHOLE = ("horizon", "kappa", "n_steps", "steps")
 
 
@@ -42,7 +41,7 @@ class Options:
             if value is None:
                 continue
             if name in _POSITIVE:
-                check_positive(**{name: value})
+                check_scale(**{name: value})
             if name in _WHOLE:
                 check_whole(name, value)
             if name.endswith("_share"):
@@ -191,10 +190,7 @@ class Edges(Options):
         Whether it is public *who is paired with whom*. If it is, pairs are indices, the statement says so, and a kappa
         below the true bound of the graph is refused.
     adjacency : {"zero-out", "replace-one"}, default="zero-out"
-        Whether the kappa pairs are removed or changed in place, at twice the noise; the latter needs ``sampling_rate=1``.
-    sampling_rate : float, default=1.0
-        Chance of each pair to enter a step. 1 uses every pair in every step, which gives the least noise for what it costs
-        in time; smaller rates are faster per step.
+        Whether the kappa pairs are removed or changed in place, at twice the noise.
     n_steps : int, default=10
     clip : float, optional
         Norm to which the gradient of each pair is clipped, as a whole matrix. Default a tenth of ``data_norm``², small
@@ -207,15 +203,9 @@ class Edges(Options):
     kappa: int | None = None
     topology: str = "private"
     adjacency: str = "zero-out"
-    sampling_rate: float = 1.0
     n_steps: int = 10
     clip: float | None = None
     learning_rate: float = 60.0
-
-    @property
-    def sampled(self) -> bool:
-        """Whether pairs enter a step by a secret coin, for which noise is drawn in floating point."""
-        return self.sampling_rate != 1
 
     def check(self) -> None:
         """Refuse settings out of their range."""
@@ -229,13 +219,3 @@ class Edges(Options):
                 raise InvalidParameterError(
                     f"{name} must be one of {', '.join(map(repr, allowed))}; found {getattr(self, name)!r}."
                 )
-        check_number("sampling_rate", self.sampling_rate)
-        if self.sampling_rate > 1:
-            raise InvalidParameterError(
-                f"sampling_rate must be in (0, 1]; found {self.sampling_rate!r}."
-            )
-        if self.sampled and self.adjacency == "replace-one":
-            raise InvalidParameterError(
-                "adjacency='replace-one' needs sampling_rate = 1: groups of sampled pairs are accounted for zero-out only. "
-                "Use zero-out (a changed pair then costs (2ε, (1 + e^ε)δ)) or sampling_rate=1."
-            )

@@ -17,6 +17,7 @@ before it has the same later entries without its first one.
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,7 +65,8 @@ def mean_with_earlier(sums: AUCPairs, w: Array, t: int) -> Array:
 class PairStream:
     """Records that arrive one at a time, and a private parameter after each.
 
-    The object holds the raw records: only ``released`` may leave. It refuses to be pickled. Subclasses define
+    The object holds the raw records: only ``released`` may leave. It refuses to be pickled, and
+    to go on in a forked process. Subclasses define
     ``_advance``.
 
     Parameters
@@ -85,6 +87,7 @@ class PairStream:
         self.released = np.zeros(d)
         self.seen = 0
         self._whole = threading.Lock()
+        self._process = os.getpid()
 
     def _advance(self, sums: AUCPairs, t: int) -> None:
         """Take record t (1-based) and set ``released``."""
@@ -92,6 +95,11 @@ class PairStream:
 
     def receive(self, X: Array, y: NDArray) -> None:
         """Take records one at a time, in order; shapes (m, d), (m,)."""
+        if self._process != os.getpid():
+            raise InvalidParameterError(
+                "this is a copy of a stream in a forked process, and would release again what was charged once. "
+                "Go on in the process that opened it."
+            )
         if self.seen + len(X) > self._horizon:
             raise InvalidParameterError(
                 f"the stream was planned for {self._horizon} records; found {self.seen + len(X)}. Set horizon to the "

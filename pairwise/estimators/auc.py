@@ -88,8 +88,9 @@ class PrivateAUCClassifier(LinearRanking):
     ----------
     coef_ : (1, d) array
     intercept_ : (1,) array
+        Of a record that no clipping shortens the score is ``coef_ @ x + intercept_``.
     threshold_ : float or None
-        What was cut at, and is subtracted from the score as ``-intercept_``; None where nothing was paid for it.
+        Subtracted from the score; None where nothing was paid for it.
     centre_ : (d,) array
         What is subtracted from a record after clipping to ``data_norm``.
     scale_ : float

@@ -27,7 +27,8 @@ from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.parameters import check_privacy_parameters, default_delta
-from pairwise.errors import InvalidParameterError, check_positive, without_context
+from pairwise.errors import InvalidParameterError, check_scale, without_context
+from pairwise.estimators.parts import warn_of_parts
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
 from pairwise.statement import PrivacyStatement, UnsoundWarning
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 MINIMUM_RECORDS = 4
-
-# A smaller bound leaves the range in which floats keep their digits, a larger one overflows when squared.
-_BOUNDS = (1e-100, 1e100)
 
 # Up to here a sum of terms added one after another errs by less than the slack of the clipping.
 _LARGEST_COVERED = 90_000
@@ -60,6 +58,8 @@ _REFUSED = (
     "what fit refuses: missing or infinite values, text in X, and labels that were not declared"
 )
 
+_TIME = "how long the fit took, which can tell how many records each class has"
+
 _EXACT = (
     "noise was drawn exactly on a grid and pays for the rounding to it, so the guarantee holds for the bits that were "
     "released; rounding inside the sums is covered by the slack of the clipping"
@@ -68,11 +68,6 @@ _EXACT_LARGE = (
     "noise was drawn exactly on a grid and pays for the rounding to it; with so many records rounding inside the sums may "
     "exceed the slack of the clipping, so about the bits of the sums there is no proof"
 )
-_SAMPLED = (
-    "noise of sampled steps was added in floating point and the output rounded to a grid; this hides artefacts of rounding "
-    "in practice but is not a proof about them"
-)
-
 # Fits without a budget of each lineage of clones, in this process.
 _FITS: Counter[str] = Counter()
 
@@ -94,8 +89,6 @@ class Plan:
     adjacency : Adjacency
     unit : str
         What is replaced or zeroed out.
-    exact : bool
-        Whether all noise is drawn on a grid.
     assumptions, not_protected, notes : tuple of str
     """
 
@@ -106,7 +99,6 @@ class Plan:
     proof: str
     adjacency: Adjacency = Adjacency.REPLACE_ONE
     unit: str = "one record"
-    exact: bool = True
     assumptions: tuple[str, ...] = ()
     not_protected: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -301,12 +293,7 @@ class PrivateEstimator(BaseEstimator):
         """Return δ after checking ε, δ and the record norm."""
         delta = default_delta(n) if self.delta is None else self.delta
         check_privacy_parameters(self.epsilon, delta, n)
-        check_positive(data_norm=self.data_norm)
-        if not _BOUNDS[0] <= self.data_norm <= _BOUNDS[1]:
-            raise InvalidParameterError(
-                f"data_norm must be in {_BOUNDS[0]:g}..{_BOUNDS[1]:g}, where floats keep the bound; found "
-                f"{self.data_norm!r}. Give the records in another unit."
-            )
+        check_scale(data_norm=self.data_norm)
         return float(delta)
 
     # -- charge, run, state
@@ -316,7 +303,9 @@ class PrivateEstimator(BaseEstimator):
 
         ``n`` is how many terms a sum has at most.
         """
-        self._warn_of_another_fit()
+        if math.isfinite(self.epsilon):
+            warn_of_parts()
+            self._warn_of_another_fit()
         label = type(self).__name__
         charge_to(self.budget, plan.event, label=label, adjacency=plan.adjacency, unit=plan.unit)
         result = plan.run()
@@ -325,15 +314,15 @@ class PrivateEstimator(BaseEstimator):
 
     def _warn_of_another_fit(self) -> None:
         """Warn once where a learner or its clones were fitted before without a budget."""
-        if self.budget is not None or math.isinf(self.epsilon):
+        if self.budget is not None:
             return
         self._lineage = getattr(self, "_lineage", None) or uuid.uuid4().hex
         _FITS[self._lineage] += 1
         if _FITS[self._lineage] == 2:
             warnings.warn(
                 "this learner, or a clone of it, was fitted before without a budget. Fits on the same people add up, as in "
-                "cross_val_score, searches, ensembles and calibration: share budget=PrivacyBudget(epsilon), or search by "
-                "PrivateSearchCV.",
+                "cross_val_score, searches, ensembles and calibration: share budget=PrivacyBudget(epsilon) and choose parts "
+                "by KFold, or search by PrivateSearchCV.",
                 UnsoundWarning,
                 stacklevel=5,
             )
@@ -341,15 +330,15 @@ class PrivateEstimator(BaseEstimator):
     def _record(self, plan: Plan, delta: float, randomness: Randomness, n: int) -> None:
         self.privacy_event_ = plan.event
         self._sensitivity_ = float(plan.sensitivity)
-        epsilon = min(epsilon_of(plan.event, delta, plan.adjacency), math.inf)
+        epsilon = epsilon_of(plan.event, delta)
         # The calibration aims at epsilon; its last digits are the accountant's rounding.
         if math.isfinite(self.epsilon) and epsilon <= self.epsilon * (1 + 1e-6):
             epsilon = float(self.epsilon)
         private = math.isfinite(epsilon)
-        exact = plan.exact and n <= _LARGEST_COVERED
+        exact = n <= _LARGEST_COVERED
         notes = list(plan.notes)
         if private:
-            notes.append(_EXACT if exact else _EXACT_LARGE if plan.exact else _SAMPLED)
+            notes.append(_EXACT if exact else _EXACT_LARGE)
         # A seed is for experiments: whoever knows or guesses it takes the noise off again, so nothing is proved.
         seeded = private and randomness.note is not None
         if seeded and randomness.note:
@@ -360,7 +349,11 @@ class PrivateEstimator(BaseEstimator):
         if self._classes_read:
             not_protected.append("the set of class labels")
             assumptions.append(CLASSES_READ)
-        not_protected += ["the number of records and of features, and all settings", _REFUSED]
+        not_protected += [
+            "the number of records and of features, and all settings",
+            _TIME,
+            _REFUSED,
+        ]
         self.statement_ = PrivacyStatement(
             mechanism=plan.mechanism,
             adjacency=plan.adjacency.value,

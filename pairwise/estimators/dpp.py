@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.accounting.accountant import calibrate
-from pairwise.accounting.events import Adjacency, group_poisson_event
+from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.contrastive import DriftDescent, clipped_gradient_sum, orthonormal_rows
 from pairwise.algorithms.options import Edges
@@ -22,7 +21,7 @@ from pairwise.errors import InvalidPairsError, check_whole
 from pairwise.estimators.base import Plan, keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.metric import MahalanobisMetric
 from pairwise.noise.randomness import Randomness
-from pairwise.noise.release import GaussianPlan, plan_gaussian, sampled_gaussian
+from pairwise.noise.release import plan_gaussian
 from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.topology import PairGraph, group_size
 
@@ -48,7 +47,7 @@ class DPPMetricLearner(MahalanobisMetric):
         Below one over the number of pairs; default min(1e-5, m^-1.5).
     kappa : int or Edges, optional
         How many pairs may change together, a declared public bound. It protects an *individual* only if nobody can be in
-        more than kappa pairs. ``Edges(kappa, ...)`` for a public topology, sampled steps and the other settings.
+        more than kappa pairs. ``Edges(kappa, ...)`` for a public topology and the other settings.
     n_components : int or None, default=None
         Rows of W; at most d. None: d, which starts at the Euclidean metric.
     data_norm : float, default=1.0
@@ -164,88 +163,62 @@ class DPPMetricLearner(MahalanobisMetric):
         graph: PairGraph | None,
         randomness: Randomness,
     ) -> Plan:
-        """Return the plan of descent on all pairs or on a sample of them.
+        """Return the plan of descent on all pairs.
 
         kappa clipped gradients move the sum by at most kappa times the clip, twice that where pairs change in place.
         """
         options, kappa, m, d = self._options, self.kappa_, len(index), points.shape[1]
-        R, q, steps = float(self.data_norm), float(options.sampling_rate), int(options.n_steps)
+        R, steps = float(self.data_norm), int(options.n_steps)
         clip = 0.1 * R * R if options.clip is None else float(options.clip)
         in_place = Adjacency(options.adjacency) is Adjacency.REPLACE_ONE
         moved = (2.0 if in_place else 1.0) * kappa * clip
         rows = d if self.n_components is None else min(int(self.n_components), d)
-        noise, event = self._noise(moved, rows * d, delta)
+        mu = release_mu(float(self.epsilon), delta)
+        noise = plan_gaussian(moved, mu / math.sqrt(steps), rows * d)
         self.noise_scale_ = noise.sigma / clip
 
         def run() -> Array:
             start = orthonormal_rows(rows, d, randomness)
-            step = float(options.learning_rate) / math.sqrt(steps) / (q * m * clip)
+            step = float(options.learning_rate) / math.sqrt(steps) / (m * clip)
             descent = DriftDescent(start, step, randomness)
             for _ in range(steps):
-                # Every pair enters a step by its own coin.
-                chosen = (
-                    np.flatnonzero(randomness.uniform(m) < q) if options.sampled else slice(None)
-                )
                 total = clipped_gradient_sum(
                     descent.W,
                     points,
-                    index[chosen],
-                    dissimilar[chosen],
+                    index,
+                    dissimilar,
                     margin=math.sqrt(2.0) * R,
                     clip=clip,
                 )
                 descent.descend(noise.release(total, randomness), noise.sigma)
             return descent.W
 
-        return self._described(event, moved, run, graph)
+        return self._described(noise.event(steps), moved, run, graph)
 
     def _described(
         self, event: DpEvent, moved: float, run: Callable[[], Array], graph: PairGraph | None
     ) -> Plan:
         """Return the plan with what its statement says."""
-        options, kappa, secret = self._options, self.kappa_, self._options.sampled
-        sampling = f"Poisson sampling at rate {options.sampling_rate:g}" if secret else "all pairs"
+        options, kappa = self._options, self.kappa_
         declared = f"kappa = {kappa} was declared without looking at the pairs"
         return Plan(
             event=event,
             sensitivity=moved,
             run=run,
             mechanism=(
-                f"contrastive metric learning on a list of pairs ({options.n_steps} steps, {sampling}, Gaussian noise, "
+                f"contrastive metric learning on a list of pairs ({options.n_steps} steps, all pairs, Gaussian noise, "
                 f"kappa = {kappa})"
             ),
-            proof="errata DPP-2 (one clip of the whole matrix); groups of pairs by adding up, sampled ones by mixtures of "
-            "Gaussians (Ganesh 2024)",
+            proof="errata DPP-2 (one clip of the whole matrix); groups of pairs by adding up",
             adjacency=Adjacency(options.adjacency),
             unit="any one pair" if kappa == 1 else f"any {kappa} pairs",
-            exact=not secret,
             assumptions=(
                 "the number of pairs is public",
                 "the topology of the pairs is public" if graph else declared,
-                *(("the sampling coins are secret and independent",) if secret else ()),
             ),
             not_protected=("who is paired with whom",) if graph else (),
             notes=(_individuals(kappa, graph),),
         )
-
-    def _noise(self, moved: float, size: int, delta: float) -> tuple[GaussianPlan, DpEvent]:
-        """Return the noise of one step, of a sum that kappa pairs move by ``moved``, and the event of all steps."""
-        options, kappa, epsilon = self._options, self.kappa_, float(self.epsilon)
-        q, steps = float(options.sampling_rate), int(options.n_steps)
-        mu = release_mu(epsilon, delta)
-        if not options.sampled:
-            noise = plan_gaussian(moved, mu / math.sqrt(steps), size)
-            return noise, noise.event(steps)
-        z = 0.0
-        if math.isfinite(epsilon):
-            z = calibrate(
-                lambda sigma: group_poisson_event(sigma, kappa, q, steps),
-                epsilon,
-                delta,
-                Adjacency.ZERO_OUT,
-                guess=kappa * q * math.sqrt(steps) / mu,
-            )
-        return sampled_gaussian(moved, z / kappa, size), group_poisson_event(z, kappa, q, steps)
 
 
 def _individuals(kappa: int, graph: PairGraph | None) -> str:

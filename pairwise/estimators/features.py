@@ -138,7 +138,12 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         self._outputs = first, last = self._range()
         self._fill = self._fill_values(low, high)
         self._filled(table)
-        self.scale_ = (last - first) / (high - low)
+        with np.errstate(over="ignore"):
+            self.scale_ = (last - first) / (high - low)
+        if not np.isfinite(self.scale_).all():
+            raise InvalidParameterError(
+                "high is so close to low that no float scales their difference. Give the feature in another unit."
+            )
         self.norm_bound_ = max(abs(first), abs(last)) * math.sqrt(self.n_features_in_)
         return self
 

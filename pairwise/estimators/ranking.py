@@ -116,7 +116,8 @@ class LinearRanking(ClassifierMixin, PrivateEstimator):
 
     def _store(self, parameter: Array) -> None:
         self.coef_ = np.array(parameter, dtype=np.float64).reshape(1, -1)
-        self.intercept_ = np.array([-float(self.threshold_ or 0.0)])
+        around = float(self.centre_ @ self.coef_[0])
+        self.intercept_ = np.array([-around - float(self.threshold_ or 0.0)])
 
     def _check_two_classes(self) -> None:
         if len(self.classes_) > 2:
@@ -166,8 +167,11 @@ class LinearRanking(ClassifierMixin, PrivateEstimator):
         return np.asarray(scores / np.maximum(lengths, 1.0))
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return scores, shape (n,), of records clipped as in training; larger means the positive class."""
-        return self._scores(self._check_records(X), self.coef_[0]) + self.intercept_[0]
+        """Return scores, shape (n,), of records clipped as in training; larger means the positive class.
+
+        Of a record that no clipping shortens, ``coef_ @ x + intercept_``.
+        """
+        return self._scores(self._check_records(X), self.coef_[0]) - float(self.threshold_ or 0.0)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the positive class where the score is above the threshold that was paid for, shape (n,).

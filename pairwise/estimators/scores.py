@@ -120,6 +120,7 @@ def private_accuracy_score(
     *,
     epsilon: float,
     delta: float | None = None,
+    classes: Any = None,
     budget: Any = None,
     random_state: Any = None,
 ) -> float:
@@ -129,6 +130,8 @@ def private_accuracy_score(
     ----------
     y_true, y_pred : (n,) array-like
     epsilon, delta : float
+    classes : array-like, optional
+        Public list of labels; others are refused. Left out, every label counts as one that may occur.
     budget : PrivacyBudget, optional
     random_state : int, RandomState or None, default=None
         None draws from the operating system, the only private setting; a seed is for experiments.
@@ -139,6 +142,14 @@ def private_accuracy_score(
         raise InvalidParameterError(
             "y_true and y_pred must both be numbers or both be text; found one of each. Nothing was charged."
         )
+    if classes is not None:
+        declared = declared_classes(classes)
+        for name, each in (("y_true", labels), ("y_pred", predicted)):
+            if not np.isin(each.astype(object), declared.astype(object)).all():
+                raise InvalidParameterError(
+                    f"{name} must hold the labels {declared.tolist()} alone; found others. List every label that may occur "
+                    "in classes. Nothing was charged."
+                )
     randomness = Randomness(random_state)
     mu = release_mu(float(epsilon), delta)
     noise = plan_gaussian(1.0, mu, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
@@ -41,6 +41,9 @@ from pairwise.estimators.trials import (
 )
 from pairwise.noise.randomness import Randomness
 from textpriv.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 # Delta at which a trial's share is handed to fit and score as an epsilon; exact noise costs the same at any.
 _TRIAL_DELTA = 1e-6
@@ -91,8 +94,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         The highest of many noisy scores, so it flatters: score again for a number to report.
     statement_, privacy_event_
         Of the whole search, also where ``best_estimator_`` is asked for them.
-    classes_ : array
-        Where ``best_estimator_`` has it.
+    classes_, n_features_in_, feature_names_in_
+        Where ``best_estimator_`` has them.
 
     Examples
     --------
@@ -197,9 +200,17 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.statement_ = _for_all(found.statement, learner, learners, unpaid)
         learner.statement_, learner.privacy_event_ = self.statement_, self.privacy_event_
         learner.budget = None
-        if hasattr(self.best_estimator_, "classes_"):
-            self.classes_ = self.best_estimator_.classes_
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self.best_estimator_, name):
+                setattr(self, name, getattr(self.best_estimator_, name))
         return self
+
+    def __sklearn_tags__(self) -> Tags:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags = inner.classifier_tags
+        tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
+        return tags
 
     def __getstate__(self) -> dict[str, Any]:
         state = without_seed(dict(super().__getstate__()))
@@ -291,6 +302,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Return the winner's scores, shape (n,)."""
         check_is_fitted(self)
         return np.asarray(self.best_estimator_.decision_function(X))
+
+    @_has("score")
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the winner's exact score, an AUC: for labels that may be shown."""
+        check_is_fitted(self)
+        return float(self.best_estimator_.score(X, y, sample_weight=sample_weight))
 
     @_has("transform")
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -26,9 +26,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dp_accounting import LowerEndpointAndGuess, calibrate_dp_mechanism
+from dp_accounting.rdp import RdpAccountant
 from numpy.typing import ArrayLike
 
-from pairwise.accounting.accountant import calibrate, zcdp_cost
+from pairwise.accounting.accountant import ORDERS, zcdp_cost
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, dp_event
 from pairwise.accounting.gaussian import zcdp_epsilon
@@ -257,8 +259,15 @@ def trial_price(count: TrialCount, epsilon: float, delta: float) -> tuple[float,
         raise InvalidParameterError(
             "a search has a price; found epsilon = inf. Use scikit-learn's searches."
         )
-    noise = calibrate(lambda z: count.event(0.5 / z**2), epsilon, delta, _RELATION, guess=10.0)
-    limit = 0.5 / noise**2
+    # In the logarithm, so that one tolerance serves small and large noise.
+    log_noise = calibrate_dp_mechanism(
+        lambda: RdpAccountant(list(ORDERS)),
+        lambda log_noise: count.event(0.5 * math.exp(-2.0 * log_noise)),
+        epsilon,
+        delta,
+        LowerEndpointAndGuess(-14.0, 2.0),
+    )
+    limit = 0.5 * math.exp(-2.0 * log_noise)
     return limit, count.event(limit)
 
 
@@ -346,6 +355,9 @@ def private_selection(
 class PrivateScorer:
     """A scorer for ``cross_val_score`` and ``GridSearchCV`` that charges each score to a budget before drawing its noise.
 
+    Choose the parts without reading records or labels: ``cv=KFold(3)``. A number, or None, means ``StratifiedKFold`` for a
+    classifier, whose parts depend on private labels, and then no budget covers the fits and scores.
+
     Parameters
     ----------
     metric : {"auc", "accuracy"}
@@ -363,13 +375,13 @@ class PrivateScorer:
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.model_selection import KFold, cross_val_score
     >>> from pairwise import PrivacyBudget, PrivateAUCClassifier, PrivateScorer
-    >>> X, y = np.repeat([[0.6, 0.0], [-0.6, 0.1]], 60, axis=0), np.repeat([1, 0], 60)
+    >>> X, y = np.tile([[0.6, 0.0], [-0.6, 0.1]], (60, 1)), np.tile([1, 0], 60)
     >>> with PrivacyBudget(epsilon=5.0) as budget:
     ...     model = PrivateAUCClassifier(epsilon=1.0, delta=1e-6, classes=[0, 1], budget=budget)
     ...     scorer = PrivateScorer("auc", epsilon=1.0, delta=1e-6, budget=budget)
-    ...     scores = cross_val_score(model, X, y, scoring=scorer, cv=3)
+    ...     scores = cross_val_score(model, X, y, scoring=scorer, cv=KFold(3))
     ...     len(scores), len(budget.charges)
     (3, 6)
     """
@@ -387,6 +399,7 @@ class PrivateScorer:
                 f"metric must be one of {', '.join(READ_BY)}; found {self.metric!r}."
             )
         common = {
+            "classes": estimator.classes_,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "budget": self.budget,
@@ -395,4 +408,4 @@ class PrivateScorer:
         if self.metric == "accuracy":
             return private_accuracy_score(y, np.asarray(estimator.predict(X)), **common)
         scores = estimator.decision_function(X)
-        return private_auc_score(y, scores, classes=estimator.classes_, **common)
+        return private_auc_score(y, scores, **common)

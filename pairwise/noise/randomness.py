@@ -1,4 +1,4 @@
-"""A source of random words, and the uniforms, normals, integers and orders made of them."""
+"""A source of random words, and the normals, integers and orders made of them."""
 
 from __future__ import annotations
 
@@ -78,12 +78,6 @@ class Randomness:
             return np.empty(0, dtype=np.uint64)
         with self._lock:
             return self._stream.words(count)
-
-    def uniform(self, shape: Shape = ()) -> NDArray[np.float64]:
-        """Return uniforms of the open interval (0, 1) on the odd multiples of 2^-53."""
-        # 52 bits: with 53, the largest number plus one half would round up to 1.
-        raw = self.words(int(np.prod(shape))) >> np.uint64(12)
-        return ((raw.astype(np.float64) + 0.5) * 2.0**-52).reshape(shape)
 
     def signs(self, shape: Shape = ()) -> NDArray[np.float64]:
         """Return independent fair signs, 1.0 or -1.0."""

@@ -1,8 +1,7 @@
 """Planned releases: sensitivity, noise and privacy event of one release as one object.
 
 Every private number of this package leaves through ``PlannedRelease.release``. Noise is exact: values are rounded to a grid
-of a power of two, integer noise is added, and the rounding is paid for in the sensitivity. Only steps on secret samples draw
-floating-point noise, since what a sample gains is known for continuous noise alone.
+of a power of two, integer noise is added, and the rounding is paid for in the sensitivity.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class PlannedRelease(ABC):
 
 @dataclass(frozen=True)
 class GaussianPlan(PlannedRelease):
-    """A Gaussian release, exactly on a grid or in floating point.
+    """A Gaussian release, exactly on a grid.
 
     Attributes
     ----------
@@ -83,7 +82,7 @@ class GaussianPlan(PlannedRelease):
     dimension : int
         Number of released coordinates.
     grid : float
-        Step of the grid, a power of two; 0 for floating-point noise.
+        Step of the grid, a power of two; 0 without noise.
     rho : float
         zCDP parameter of the exact release.
     """
@@ -98,8 +97,8 @@ class GaussianPlan(PlannedRelease):
         """Return the event of that many such releases."""
         from pairwise.accounting.events import dp_event, gaussian_event
 
-        if not self.grid:
-            return gaussian_event(self.sigma / self.sensitivity if self.sigma else 0.0, steps)
+        if not self.sigma:
+            return gaussian_event(0.0)
         once = dp_event.ZCDpEvent(self.rho)
         return once if steps == 1 else dp_event.SelfComposedDpEvent(once, int(steps))
 
@@ -111,11 +110,6 @@ class GaussianPlan(PlannedRelease):
     def _draw(self, value: Array, randomness: Randomness, ahead: Ahead | None = None) -> Array:
         if self.sigma == 0:
             return value.copy()
-        if not self.grid:
-            noisy = value + self.sigma * randomness.normal(value.shape)
-            # Rounded, which hides what the low bits of a sum in floating point would show. That is no proof.
-            step = 2.0 ** (math.floor(math.log2(self.sigma)) - _GRID_BITS)
-            return np.asarray(np.round(noisy / step) * step)
         if value.size != self.dimension:
             raise InvalidParameterError(
                 f"the plan is for {self.dimension} coordinates; found {value.size}. Plan again for this shape."
@@ -182,11 +176,6 @@ def exact_gaussian(
     return GaussianPlan(
         sensitivity, sigma, dimension, step if grid is None else grid, max(true, rho)
     )
-
-
-def sampled_gaussian(sensitivity: float, ratio: float, dimension: int) -> GaussianPlan:
-    """Return the floating-point release of one step on a secret sample, sigma = ``ratio`` times the sensitivity."""
-    return GaussianPlan(sensitivity, ratio * sensitivity, dimension)
 
 
 @dataclass(frozen=True)

@@ -35,16 +35,32 @@ def is_long(X: Array, bound: float) -> NDArray[np.bool_]:
     return _longer(X, bound)[0]
 
 
+def lengths(X: Array) -> Array:
+    """Return the Euclidean norm of each row, shape (n,), also where squares of its entries leave the range of floats."""
+    largest, _, length = _scaled(X)
+    with np.errstate(all="ignore"):
+        return largest * length
+
+
 def _longer(X: Array, bound: float) -> tuple[NDArray[np.bool_], Array, Array]:
     """Return which rows are longer than a bound, the rows over their largest entry, and the lengths of these, or 1."""
+    largest, unit, length = _scaled(X)
+    with np.errstate(all="ignore"):
+        return largest > bound / length, unit, length
+
+
+def _scaled(X: Array) -> tuple[Array, Array, Array]:
+    """Return the largest entry of each row, the rows over it, and the lengths of these, or 1.
+
+    In two steps no square overflows or underflows, and no direction is lost.
+    """
     # Nothing a record holds may be seen in a warning: neither overflow nor underflow is told of.
     with np.errstate(all="ignore"):
-        # Scaled in two steps, by the largest entry and by what is then left: no square overflows, and no direction is lost.
         largest = np.abs(X).max(axis=1, initial=0.0)
         unit = X / np.where(largest > 0, largest, 1.0)[:, None]
         length = np.linalg.norm(unit, axis=1)
         length[length == 0] = 1.0
-        return largest > bound / length, unit, length
+        return largest, unit, length
 
 
 def project_to_ball(w: Array, radius: float) -> Array:

@@ -11,9 +11,12 @@ d float32 values, row by row. A refusal is a JSON object with ``error``, and not
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import socket
 import struct
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +31,15 @@ if TYPE_CHECKING:
 
 _HEAD = struct.Struct("<II")
 _LARGEST_REQUEST, _LARGEST_ANSWER, _TIMEOUT = 1 << 16, 1 << 26, 10.0
+# Of a server: bytes of the answer to one search, requests at a time, and seconds from the first byte to the last.
+_LARGEST_TABLE, _CLIENTS, _DEADLINE = 1 << 22, 16, 30.0
 _REASONS = {
     400: "the body must be a JSON object with the fields cells (different whole numbers) and count (at least 1)",
     404: "no such path; there are GET /codebook and POST /search",
     405: "this method is not served; there are GET /codebook and POST /search",
     408: "the request did not arrive in time",
     411: "a Content-Length is needed",
-    413: "the request is larger than this server's limit",
+    413: "the request or its answer is larger than this server's limit; ask for fewer cells or records",
     422: "cells must hold at least one cell of the codebook and none outside it",
 }
 
@@ -121,6 +126,21 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _TIMEOUT
     server: RetrievalServer
 
+    def setup(self) -> None:
+        super().setup()
+        # The timeout is for one read or write: bytes that come one by one would hold the thread for ever.
+        self._end = threading.Timer(_DEADLINE, self._cut)
+        self._end.daemon = True
+        self._end.start()
+
+    def finish(self) -> None:
+        self._end.cancel()
+        super().finish()
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
     def do_GET(self) -> None:
         if self.path != "/codebook":
             self.send_error(405 if self.path == "/search" else 404)
@@ -176,6 +196,9 @@ class _Handler(BaseHTTPRequestHandler):
 class RetrievalServer(ThreadingHTTPServer):
     """An HTTP server of one catalogue.
 
+    It serves 16 requests at a time, each for 30 seconds at most and with an answer of 4 MiB at most. What is more is refused
+    or cut off.
+
     Parameters
     ----------
     catalogue : Catalogue
@@ -199,7 +222,22 @@ class RetrievalServer(ThreadingHTTPServer):
 
     def __init__(self, catalogue: Catalogue, host: str = "127.0.0.1", port: int = 0) -> None:
         self.catalogue = catalogue
+        self._free = threading.BoundedSemaphore(_CLIENTS)
         super().__init__((host, int(port)), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a request in a thread of its own, or close it where too many are served."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve one request."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -224,6 +262,9 @@ class RetrievalServer(ThreadingHTTPServer):
         if not cells or min(cells) < 0 or max(cells) >= len(self.catalogue.codebook):
             raise Refusal(422)
         rows = self.catalogue.search(cells, min(count, len(self.catalogue.ids)))
+        columns = self.catalogue.records.shape[1]
+        if len(rows) * (8 + 4 * columns) > _LARGEST_TABLE:
+            raise Refusal(413)
         return _pack(self.catalogue.ids[rows], self.catalogue.records[rows])
 
     def handle_error(self, request: Any, client_address: Any) -> None:

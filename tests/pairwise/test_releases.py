@@ -30,7 +30,6 @@ from pairwise import (
     SGDOutput,
 )
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.options import Pointwise
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
@@ -155,7 +154,6 @@ class Case:
     family: Callable[[np.random.Generator, int], list[Table]] = replaced
     star: bool = False
     families: int = 4
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
     reach: float = 0.9
     joint: bool = False
 
@@ -196,7 +194,7 @@ def score(measure: Any) -> Callable[[Table, Till], Any]:
     return fit
 
 
-ZERO_OUT = {"family": unpaired, "star": True, "adjacency": Adjacency.ZERO_OUT}
+ZERO_OUT = {"family": unpaired, "star": True}
 CASES = {
     "auto": Case(auc()),
     "pointwise, not centred": Case(auc(Pointwise(centre_share=0.0))),
@@ -283,7 +281,7 @@ def test_costs_add_up_to_what_was_asked_and_charged(name, searched):
         # The grid adds at most 2^-10 to a sensitivity.
         assert (1.0 - 2.0**-8) * asked <= squares <= asked * (1.0 + 1e-9)
     assert len(found.charged) == 1
-    charged = epsilon_of(found.charged[0], DELTA, case.adjacency)
+    charged = epsilon_of(found.charged[0], DELTA)
     assert 0.999 * EPSILON <= charged <= EPSILON * (1.0 + 1e-9)
 
 
@@ -336,16 +334,6 @@ def test_default_is_proved_for_its_bits(name):
     assert "real arithmetic" not in str(statement)
 
 
-def test_sampled_noise_is_proved_in_real_arithmetic_only():
-    (table, *_) = unpaired(np.random.default_rng(0), 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Randomness, "note", None)
-        statement = edges(sampling_rate=0.5)(table, Till()).statement_
-    assert (statement.proved, statement.arithmetic) == (True, "real")
-    assert "what rounding may reveal is not covered" in " ".join(str(statement).split())
-    assert "the sampling coins are secret and independent" in statement.assumptions
-
-
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
 def test_changing_pairs_in_place_costs_twice_the_noise(adjacency):
     (table, *_) = unpaired(np.random.default_rng(0), 2)
@@ -355,7 +343,7 @@ def test_changing_pairs_in_place_costs_twice_the_noise(adjacency):
     mu = release_mu(EPSILON, DELTA)
     expected = factor * 2 * math.sqrt(10) / mu
     assert fitted.noise_scale_ == pytest.approx(expected, rel=2e-3)
-    assert epsilon_of(till.events[0], DELTA, adjacency) == pytest.approx(EPSILON, rel=1e-3)
+    assert epsilon_of(till.events[0], DELTA) == pytest.approx(EPSILON, rel=1e-3)
 
 
 def test_no_module_draws_noise_but_by_a_plan():

@@ -47,10 +47,15 @@ def test_neighbours_are_those_of_scikit_learn(uci):
 
 
 def test_interval_is_that_of_student(uci):
-    mean, half = uci.interval([1.0, 2.0, 3.0])
-    assert mean == 2.0
-    assert half == pytest.approx(4.302653 / math.sqrt(3), rel=1e-5)
-    assert math.isnan(uci.interval([1.0])[1])
+    mean, half = uci.interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert mean == 3.0
+    assert half == pytest.approx(2.776445 * math.sqrt(2.5 / 5), rel=1e-5)
+
+
+def test_mean_of_few_splits_is_shown_without_an_interval(uci):
+    assert math.isnan(uci.interval([0.25, 0.85])[1])
+    assert uci.shown(*uci.interval([0.25, 0.85])) == "0.550"
+    assert uci.shown(0.55, 0.01) == "0.550 ± 0.010"
 
 
 def test_distances_are_tried_with_the_own_classes_of_a_table(uci, tmp_path):
@@ -79,8 +84,8 @@ def test_tables_count_alike_whatever_their_splits(uci):
     ]
     lines = uci.distances_over_tables(cells).splitlines()
     assert f"| {uci.IDENTITY} | 0.750 |" in lines  # of 0.6 and 0.9
-    # Differences of 0.1 and -0.1; Student's quantile for two tables is 12.706.
-    assert "| difference | +0.000 ± 1.271 |" in lines
+    # Differences of 0.1 and -0.1: two tables have no interval.
+    assert "| difference | +0.000 |" in lines
 
 
 def test_stopped_run_goes_on_and_prints_the_same_table(uci, tmp_path, monkeypatch):

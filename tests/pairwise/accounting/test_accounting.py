@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from dp_accounting import dp_event
 from hypothesis import given, settings
@@ -12,17 +11,14 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from pairwise.accounting.accountant import _mixture_divergence, calibrate, epsilon_of, zcdp_cost
+from pairwise.accounting.accountant import epsilon_of, filtered_epsilon, zcdp_cost
 from pairwise.accounting.events import (
-    Adjacency,
     compose,
     event_of_text,
     gaussian_event,
-    group_poisson_event,
     pure_event,
     text_of_event,
 )
-from pairwise.accounting.filter import filtered_epsilon
 from pairwise.accounting.gaussian import (
     gaussian_delta,
     gaussian_epsilon,
@@ -33,9 +29,6 @@ from pairwise.accounting.gaussian import (
 )
 from pairwise.accounting.parameters import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
-
-ZERO_OUT = Adjacency.ZERO_OUT
-
 
 # -- closed forms
 
@@ -129,42 +122,20 @@ def test_release_without_noise_costs_infinity():
     assert epsilon_of(compose([]), 1e-5) == 0.0
 
 
-def test_sampled_numbers_are_those_of_the_specification():
-    event = group_poisson_event(1.0, 1, 50 / 37400, 7480)
-    assert 0.6538 <= epsilon_of(event, 1e-6, Adjacency.ADD_REMOVE) <= 0.66863
-    event = group_poisson_event(0.775, 3, 50 / 37400, 7480)
-    assert epsilon_of(event, 1e-6, ZERO_OUT) == pytest.approx(4.0, rel=0.02)
-
-
-def test_one_of_a_group_of_one_is_a_poisson_sample():
-    event = group_poisson_event(1.0, 1, 0.1, 3).event
-    assert isinstance(event, dp_event.PoissonSampledDpEvent)
-    assert isinstance(group_poisson_event(1.0, 2, 0.1, 3).event, dp_event.MixtureOfGaussiansDpEvent)
-
-
-def test_secret_sample_never_costs_more_than_all_pairs():
-    for q in (0.01, 0.5, 0.99):
-        whole = epsilon_of(gaussian_event(2.0, 10), 1e-5, ZERO_OUT)
-        assert epsilon_of(group_poisson_event(2.0, 1, q, 10), 1e-5, ZERO_OUT) <= whole
-
-
 @pytest.mark.parametrize(
-    ("event", "adjacency"),
+    "event",
     [
-        (group_poisson_event(1.0, 2, 0.1, 3), "replace-one"),
-        (
-            dp_event.SampledWithoutReplacementDpEvent(10, 5, dp_event.GaussianDpEvent(1.0)),
-            "replace-one",
-        ),
-        (dp_event.DpEvent, "replace-one"),
-        (dp_event.LaplaceDpEvent(1.0), "replace-one"),
-        (dp_event.ApproximateDpEvent(1.0, 1e-5) if hasattr(dp_event, "ApproximateDpEvent") else 3,)
-        * 2,
+        dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(1.0)),
+        dp_event.SampledWithoutReplacementDpEvent(10, 5, dp_event.GaussianDpEvent(1.0)),
+        dp_event.LaplaceDpEvent(1.0),
+        dp_event.ZCDpEvent(0.1, 0.1),
+        dp_event.DpEvent,
     ],
+    ids=str,
 )
-def test_event_without_analysis_is_refused(event, adjacency):
+def test_event_without_analysis_is_refused(event):
     with pytest.raises((UnsupportedEventError, InvalidParameterError)):
-        epsilon_of(event, 1e-5, adjacency)
+        epsilon_of(event, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +143,6 @@ def test_event_without_analysis_is_refused(event, adjacency):
     [
         dp_event.GaussianDpEvent(-1.0),
         dp_event.ZCDpEvent(math.nan),
-        dp_event.PoissonSampledDpEvent(1.5, dp_event.GaussianDpEvent(1.0)),
         dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(1.0), -1),
     ],
 )
@@ -185,7 +155,6 @@ def test_events_survive_their_text():
     event = compose(
         [
             gaussian_event(2.0, 3),
-            group_poisson_event(1.0, 3, 0.1, 5),
             pure_event(0.5),
             dp_event.RepeatAndSelectDpEvent(dp_event.ZCDpEvent(0.1), 10.0, 0.0),
         ]
@@ -193,70 +162,8 @@ def test_events_survive_their_text():
     assert text_of_event(event_of_text(text_of_event(event))) == text_of_event(event)
 
 
-# -- mixtures, at one order
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.floats(0.4, 3.0), st.floats(0.01, 0.9), st.floats(1.2, 12.0))
-def test_mixture_bound_covers_both_integrals_and_is_tight(z, q, order):
-    def log_ratio(x):
-        return np.logaddexp(math.log(1 - q), math.log(q) + (2 * x - 1) / (2 * z * z))
-
-    both = []
-    for power in (order, 1 - order):
-        x = np.linspace(-12 * z - 2, order + 12 * z, 200_001)
-        mass = np.exp(norm.logpdf(x, 0, z) + power * log_ratio(x))
-        both.append(math.log(np.trapezoid(mass, x)) / (order - 1))
-    found = _mixture_divergence(z, (0.0, 1.0), (1 - q, q), order)
-    plain = order / (2 * z * z)
-    assert found >= min(max(both), plain) * (1 - 1e-6)
-    assert found <= max(both) * 1.02 + 1e-4
-
-
-def test_group_bound_covers_the_integral_of_three_components():
-    sizes, chances, z, order = (0.0, 0.5, 1.0), (0.81, 0.18, 0.01), 0.5, 4.0
-
-    def ratio(x):
-        return sum(
-            p * math.exp((2 * s * x - s * s) / (2 * z * z))
-            for p, s in zip(chances, sizes, strict=True)
-        )
-
-    mass, _ = quad(lambda x: norm.pdf(x, 0, z) * ratio(x) ** order, -8, 14, limit=400)
-    true = math.log(mass) / (order - 1)
-    assert true <= _mixture_divergence(z, sizes, chances, order) <= 1.02 * true
-
-
-def test_filter_pays_for_a_group_by_its_largest_sum():
-    # Were the sums not divided by their largest, a group of ten would cost like one record that is always there.
-    for q in (0.05, 0.5):
-        event = group_poisson_event(20.0, 10, q, 10)
-        found = filtered_epsilon(event, (3.0, 1e-5), ZERO_OUT)
-        assert epsilon_of(event, 1e-5, ZERO_OUT) <= found
-        assert found <= filtered_epsilon(gaussian_event(2.0, 10), (3.0, 1e-5), ZERO_OUT)
-
-
-def test_filter_reads_replaced_poisson_samples_at_twice_the_norm():
-    event = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(4.0))
-    same = filtered_epsilon(gaussian_event(2.0), (3.0, 1e-5), Adjacency.REPLACE_ONE)
-    assert filtered_epsilon(event, (3.0, 1e-5), Adjacency.REPLACE_ONE) == pytest.approx(same)
-    assert filtered_epsilon(event, (3.0, 1e-5), ZERO_OUT) < same
-
-
-# -- calibration
-
-
-@pytest.mark.parametrize(("kappa", "q", "steps"), [(1, 0.05, 20), (3, 0.3, 5)])
-def test_calibrated_noise_costs_what_was_asked(kappa, q, steps):
-    def make(sigma):
-        return group_poisson_event(sigma, kappa, q, steps)
-
-    sigma = calibrate(make, 1.0, 1e-6, ZERO_OUT)
-    assert epsilon_of(make(sigma), 1e-6, ZERO_OUT) <= 1.0
-    assert epsilon_of(make(sigma * 0.99), 1e-6, ZERO_OUT) > 1.0
-
-
-def test_no_noise_is_needed_without_a_limit_and_none_suffices_for_nothing():
-    assert calibrate(gaussian_event, math.inf, 1e-5, ZERO_OUT) == 0.0
-    with pytest.raises(InvalidParameterError, match="no noise reaches"):
-        calibrate(lambda _: gaussian_event(1.0), 0.1, 1e-5, ZERO_OUT)
+def test_filter_charges_a_selection_by_the_costs_of_its_trials():
+    selected = dp_event.RepeatAndSelectDpEvent(dp_event.ZCDpEvent(0.01), 10.0, 0.0)
+    cost = filtered_epsilon(selected, 3.0, 1e-5)
+    assert filtered_epsilon(dp_event.ZCDpEvent(0.01), 3.0, 1e-5) < cost < 3.0
+    assert epsilon_of(selected, 1e-5) <= cost

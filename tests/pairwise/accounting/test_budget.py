@@ -72,6 +72,16 @@ def test_filter_is_never_below_the_cost_of_fixed_releases():
             assert budget.spent() >= epsilon_of(compose(events), 1e-5) * (1 - 1e-9)
 
 
+def test_second_charge_costs_what_the_filter_says_and_not_the_composition():
+    # The table of docs/algorithms/budget.md.
+    with PrivacyBudget(3.0, 1e-4) as budget:
+        spent = []
+        for _ in range(4):
+            budget.charge(gaussian_event(4.53))
+            spent.append(round(budget.spent(), 2))
+    assert spent == [0.67, 1.57, 1.72, 1.86]
+
+
 def test_pure_budget_takes_pure_releases_only():
     with PrivacyBudget(1.0, 0.0) as budget:
         budget.charge(pure_event(0.7))

@@ -245,6 +245,14 @@ def test_no_neighbour_moves_all_releases_of_the_leader_past_its_price(seed, monk
     assert 0.2 * mu < worst <= mu
 
 
+def test_leader_pays_for_the_rounding_of_all_its_releases():
+    for n, size, mu in ((8, 2, 0.7), (1000, 30, 3.0)):
+        plan = plan_leader(n, 2.0, 2.0, size, 1.0, mu)
+        releases = n - plan.first + 1
+        rounded = plan.noise.sensitivity + plan.noise.grid * math.sqrt(releases * size)
+        assert rounded / plan.noise.sigma <= mu
+
+
 def test_stream_refuses_too_many_records_and_to_be_pickled():
     plan = plan_leader(5, 2.0, 2.0, 2, 1.0, 1.0)
     stream = plan.open(lambda X, y: AUCPairs(X, y.astype(bool)), 2, Randomness(0))

@@ -14,7 +14,7 @@ from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassi
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
@@ -125,7 +125,8 @@ def test_whatever_else_holds_a_private_learner_is_named(wrapper):
 
 def test_statement_inside_an_ensemble_is_of_one_fit():
     # Why a wrapper is named: of two tables that differ by one record, its fits see several copies of it.
-    bagged = BaggingClassifier(LEARNER, n_estimators=3, random_state=0).fit(TABLE, LABELS)
+    with pytest.warns(UnsoundWarning, match="a bootstrap repeats records"):
+        bagged = BaggingClassifier(LEARNER, n_estimators=3, random_state=0).fit(TABLE, LABELS)
     assert {each.statement_.epsilon for each in bagged.estimators_} == {1.0}
     assert max(np.bincount(rows).max() for rows in bagged.estimators_samples_) > 1
 
@@ -231,6 +232,6 @@ def test_private_pipeline_is_silent_where_nothing_learns():
 
 def test_a_search_over_a_private_pipeline_warns():
     pipeline = PrivatePipeline([("scale", StandardScaler()), ("learn", LEARNER)])
-    search = GridSearchCV(pipeline, {"learn__data_norm": [1.0, 2.0]}, cv=2)
+    search = GridSearchCV(pipeline, {"learn__data_norm": [1.0, 2.0]}, cv=KFold(2))
     with pytest.warns(UnsoundWarning, match="the steps scale learn"):
         search.fit(TABLE, LABELS)

@@ -7,9 +7,10 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 
 from pairwise import (
     PrivacyBudget,
@@ -21,7 +22,7 @@ from pairwise import (
     UnsoundWarning,
 )
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.events import Adjacency, gaussian_event, group_poisson_event
+from pairwise.accounting.events import Adjacency, gaussian_event
 from pairwise.errors import (
     BudgetClosedError,
     BudgetExceededError,
@@ -29,6 +30,7 @@ from pairwise.errors import (
     UnsupportedEventError,
 )
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
+from pairwise.estimators.search import _split
 from pairwise.estimators.trials import TrialCount, private_selection, trial_price
 from pairwise.noise.randomness import Randomness
 
@@ -71,6 +73,23 @@ def test_text_is_not_compared_with_numbers():
         private_accuracy_score(y.astype(str), y, **settings)
     assert not budget.charges
     assert private_accuracy_score(y.astype(object), y, **settings) > 0.9
+
+
+@pytest.mark.parametrize("wrong", ["y_true", "y_pred"])
+def test_accuracy_of_labels_not_declared_is_refused_uncharged(wrong):
+    arrays = {"y_true": np.arange(100) % 2, "y_pred": np.arange(100) % 2}
+    arrays[wrong] = arrays[wrong] + 1
+    with PrivacyBudget(5.0) as budget:
+        settings = {"epsilon": 1.0, "delta": 1e-5, "classes": [0, 1], "budget": budget}
+        with pytest.raises(InvalidParameterError, match=wrong):
+            private_accuracy_score(**arrays, **settings)
+        assert not budget.charges
+
+
+def test_accuracy_of_declared_text_labels_is_scored():
+    labels = np.array(["no", "yes"])[np.arange(4000) % 2]
+    settings = {"epsilon": 2.0, "delta": 1e-6, "classes": ["no", "yes"], "random_state": 0}
+    assert private_accuracy_score(labels, labels, **settings) == pytest.approx(1.0, abs=0.02)
 
 
 def test_scores_of_one_class_are_a_half_and_no_error():
@@ -139,7 +158,7 @@ def test_scorer_charges_each_fold_beside_its_fit():
         model = PrivateAUCClassifier(1.0, 1e-6, classes=[0, 1], budget=budget)
         for metric in ("auc", "accuracy"):
             scorer = PrivateScorer(metric, epsilon=0.5, delta=1e-6, budget=budget)
-            assert len(cross_val_score(model, X, y, scoring=scorer, cv=3)) == 3
+            assert len(cross_val_score(model, X, y, scoring=scorer, cv=KFold(3))) == 3
         assert len(budget.charges) == 12
     with pytest.raises(InvalidParameterError, match="metric"):
         PrivateScorer("f1", epsilon=1.0)(model, X, y)
@@ -222,7 +241,7 @@ def test_parts_of_a_trial_may_each_spend_the_whole():
 @pytest.mark.parametrize(
     ("event", "terms", "error"),
     [
-        (group_poisson_event(1.0, 1, 0.5, 2), {}, UnsupportedEventError),
+        (TrialCount().event(1e-6), {}, UnsupportedEventError),
         (gaussian_event(1e3), {"adjacency": Adjacency.ZERO_OUT}, InvalidParameterError),
         (gaussian_event(1e3), {"unit": "any 2 pairs"}, InvalidParameterError),
     ],
@@ -248,6 +267,13 @@ def test_ended_trial_and_its_copies_charge_nothing():
 # -- search
 
 
+@pytest.mark.parametrize(("n", "share"), [(10, 0.3), (601, 0.5)])
+def test_no_record_is_both_fitted_and_scored(n, share):
+    training, tested = _split(n, share)
+    assert len(tested) == round(share * n)
+    np.testing.assert_array_equal(np.sort(np.concatenate((training, tested))), np.arange(n))
+
+
 def test_search_charges_once_and_states_its_own_price():
     X, y = table()
     with PrivacyBudget(3.0) as budget:
@@ -259,6 +285,24 @@ def test_search_charges_once_and_states_its_own_price():
     assert found.predict(X).shape == (600,)
     assert found.decision_function(X).shape == (600,)
     assert any("0.5, 1 or 2" in each for each in found.statement_.assumptions)
+
+
+def test_search_is_a_classifier_as_its_learner_is():
+    from sklearn.base import is_classifier
+
+    pandas = pytest.importorskip("pandas")
+    X, y = table()
+    found = search(random_state=0)
+    assert is_classifier(found)
+    assert get_tags(found).target_tags.required
+    found.fit(pandas.DataFrame(X, columns=["a", "b"]), y)
+    assert (found.n_features_in_, list(found.feature_names_in_)) == (2, ["a", "b"])
+
+
+def test_score_of_a_search_is_the_exact_auc_of_the_winner():
+    X, y = table()
+    found = search(random_state=0).fit(X, y)
+    assert found.score(X, y) == found.best_estimator_.score(X, y) > 0.7
 
 
 def test_search_looks_into_pipelines_and_names_steps_that_learn():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import socket
+import time
 from threading import Thread
 
 import numpy as np
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from pairwise import PrivacyBudget, SubsetQuery
 from pairwise.errors import BudgetExceededError, InvalidParameterError, ServiceError
+from pairwise.retrieval import service
 from pairwise.retrieval.service import (
     Catalogue,
     Refusal,
@@ -155,6 +158,40 @@ def test_answer_that_is_no_table_is_refused(content):
 def test_silent_server_is_named():
     with pytest.raises(ServiceError, match="did not answer"):
         RetrievalClient("127.0.0.1", 9).codebook()
+
+
+def test_request_that_comes_byte_by_byte_is_cut_off(server, monkeypatch):
+    monkeypatch.setattr(service, "_DEADLINE", 0.5)
+    with socket.create_connection(server.address, timeout=10) as slow:
+        begin = time.monotonic()
+        with contextlib.suppress(OSError):
+            while time.monotonic() < begin + 8:
+                slow.sendall(b"x")
+                time.sleep(0.05)
+        assert time.monotonic() < begin + 6
+
+
+def test_answer_beyond_the_limit_is_refused(server, monkeypatch):
+    monkeypatch.setattr(service, "_LARGEST_TABLE", 100 * 24)
+    body = b'{"cells": [%s], "count": %d}'
+    assert ask(server, "POST", "/search", body % (b"0", 100))[0] == 200
+    status, content = ask(server, "POST", "/search", body % (b"0, 1, 2, 3, 4, 5", 100))
+    assert (status, set(json.loads(content))) == (413, {"error"})
+
+
+def test_more_clients_than_allowed_are_refused_until_one_leaves(catalogue, monkeypatch):
+    monkeypatch.setattr(service, "_CLIENTS", 2)
+    with RetrievalServer(catalogue) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        waiting = [socket.create_connection(server.address, timeout=10) for _ in range(2)]
+        time.sleep(0.3)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            ask(server, "GET", "/codebook")
+        for each in waiting:
+            each.close()
+        time.sleep(0.3)
+        assert ask(server, "GET", "/codebook")[0] == 200
+        server.shutdown()
 
 
 @pytest.mark.parametrize(
