@@ -1,7 +1,8 @@
 """Recovery by the better of two attackers, and the largest epsilon at which a share is no more than wanted.
 
-One attacker is the exact Bayes attacker on single words. The other reads words in context by an n-gram model, and a better
-model may beat it. Everything is computed from public words, public text and the output distribution.
+One attacker is the exact Bayes attacker on single words. The other reads words in context by an n-gram model. Its rate is an
+estimate on one text, and a better model may beat it. Everything is computed from public words, public text and the output
+distribution.
 """
 
 from __future__ import annotations
@@ -122,59 +123,60 @@ class BestAttacker:
         return self.prior if self.of == "all" else content_prior(self.prior, self.common)
 
     def alone(self, mechanism: Mechanism) -> tuple[float, float]:
-        """Return the share of single words that the Bayes attacker recovers, and its standard error: 0 where it is exact.
+        """Return the share of words recovered without the text after them, and its standard error: 0 where it is exact.
 
-        For a mechanism that reads its context it is an estimate from one draw of the public text: the attacker knows what
-        was released before, and weighs the ``candidates`` likeliest words of each output. Without public text, it is the
-        share at the start of a document.
+        A mechanism that draws each word by itself: by the Bayes attacker on single words. For one that reads its context it
+        is an estimate from one draw of the public text, by the best of three attackers. They name the released word itself,
+        the likeliest original by itself, and the likeliest after all words released so far (a forward filter under the
+        model). Without public text, it is the share at the start of a document.
         """
         if mechanism.reads_context and self.text is not None:
-            return self._read(mechanism, self.text, in_context=False)
+            model = self.text.model
+            single = NGrams.from_probabilities(model.size, model.symbols, model.weights[0])
+            read = [self._read(mechanism, each, later=False) for each in (single, model)]
+            return max(self._share(self.released(mechanism)), *read)
         ((_, joint),) = Law(mechanism, self.prior).likeliest([self._counted])
         return float(joint.sum()), 0.0
 
     def in_context(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the share of the public text's words that the context attacker recovers, and its standard error."""
         assert self.text is not None
-        return self._read(mechanism, self.text, in_context=True)
+        return self._read(mechanism, self.text.model, later=True)
 
     def success(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the share of words that the better attacker recovers, and its standard error."""
         alone = self.alone(mechanism)
         return alone if self.text is None else max(alone, self.in_context(mechanism))
 
-    def _read(
-        self, mechanism: Mechanism, text: PublicText, *, in_context: bool
-    ) -> tuple[float, float]:
-        """Guess each word that counts in one draw of the public text; return the share that is right, and its error."""
-        model, ids, offsets = text
-        counts = np.append(self._counted, 0.0 if self.of == "content" else 1.0)
-        told = (ids >= UNKNOWN) & (counts[np.where(ids < 0, -1, ids)] > 0)
+    def _counts(self, words: NDArray[np.integer]) -> NDArray[np.float64]:
+        """How often words are written, 0 for those that do not count; V and negative ids are unknown words."""
+        counted = np.append(self._counted, 0.0 if self.of == "content" else 1.0)
+        return counted[np.where(words < 0, -1, words)]
+
+    def _share(self, guess: NDArray[np.integer]) -> tuple[float, float]:
+        """Return the share of the public text's words that count and are guessed right, and its standard error."""
+        assert self.text is not None
+        ids = self.text.ids
+        told = (ids >= UNKNOWN) & (self._counts(ids) > 0)
         if not told.any():
             raise TextprivError("the public text has no words of the kind that counts.")
-        released = self.released(mechanism)
+        share = float((guess == np.where(ids < 0, len(self.prior), ids))[told].mean())
+        return share, math.sqrt(share * (1 - share) / int(told.sum()))
+
+    def _read(self, mechanism: Mechanism, model: NGrams, *, later: bool) -> tuple[float, float]:
+        """:meth:`_share` of the likeliest words under a model, with or without the text after each."""
+        assert self.text is not None
+        released, drawn = self.released(mechanism), self.text.ids >= UNKNOWN
         prior = model.probability(np.append(np.arange(model.size), model.tokens - 1))
-        if not in_context:
-            prior = prior * (counts > 0)
-        elif self.of == "content":
+        if self.of == "content":
             # The attacker knows what is a content word and leaves out all others: there is room for more of them.
-            prior = prior + counts
+            prior = prior + np.append(self._counted, 0.0)
         candidates = Candidates.of(mechanism, prior, self.candidates, released)
-        words = candidates.words_at(released[told])
-        joint: NDArray[Any]
-        if in_context:
-            joint = context_posterior(released, offsets, candidates, model)[told]
-            joint *= counts[words] > 0
-        else:
-            joint = prior[words]
-            ends = np.cumsum([0, *(part.sum() for part in np.split(told, offsets[1:-1]))])
-            for document, first in enumerate(offsets[:-1].tolist()):
-                some, last = slice(*ends[document : document + 2]), offsets[document + 1]
-                places = np.flatnonzero(told[first:last])
-                joint[some] *= mechanism.emissions(released[first:last], words[some], places)  # type: ignore[attr-defined]
-        guess = words[np.arange(len(words)), joint.argmax(axis=1)]
-        share = float((guess == np.where(ids < 0, model.size, ids)[told]).mean())
-        return share, math.sqrt(share * (1 - share) / len(words))
+        joint = context_posterior(released, self.text.offsets, candidates, model, later=later)
+        words, guess = candidates.words_at(released[drawn]), released.copy()
+        best = (joint[drawn] * (self._counts(words) > 0)).argmax(axis=1)
+        guess[drawn] = words[np.arange(len(words)), best]
+        return self._share(guess)
 
     def released(self, mechanism: Mechanism) -> NDArray[np.int32]:
         """A draw of the public text, shape (T,); it moves little with epsilon, so that a recovery can be met."""

@@ -114,7 +114,7 @@ class Candidates:
         law[:, 0] = 1.0
         given = np.column_stack([self.law[at], self.rest[at]])
         if self.mechanism.reads_context:
-            given[:, :-1] = self.mechanism.emissions(released, words)  # type: ignore[attr-defined]
+            given[:, :-1] = self.mechanism.emissions(released, words)
             given[:, -1] = 0.0
         rows = np.flatnonzero(drawn) + 1
         tokens[rows] = np.where(words == len(self.mechanism.index), model.tokens - 1, words)
@@ -127,8 +127,10 @@ def context_posterior(
     offsets: NDArray[np.int64],
     candidates: Candidates,
     model: NGrams,
+    *,
+    later: bool = True,
 ) -> NDArray[np.float32]:
-    """How likely each candidate of each position is, given all released tokens of its document.
+    """How likely each candidate of each position is, given the released tokens of its document.
 
     Parameters
     ----------
@@ -140,6 +142,8 @@ def context_posterior(
         Of the mechanism, under the prior of the model, with all released words among its outputs.
     model : NGrams
         Public. Documents are read in parts of 2,048 tokens.
+    later : bool
+        Read the whole document (forward-backward). If not, only up to the position (forward filter).
 
     Returns
     -------
@@ -152,7 +156,7 @@ def context_posterior(
     for part in _parts(offsets):
         tokens, law = candidates.arrays(released[part], model)
         shares = np.zeros(law.shape, np.float32)
-        hidden_markov.posterior(tokens, law, model.arrays, shares)
+        hidden_markov.posterior(tokens, law, model.arrays, shares, later)
         found[part] = shares[1:]
     found[released < 0] = 0.0
     return found[:, :-1]
