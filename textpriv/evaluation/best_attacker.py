@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from textpriv.evaluation.context_recovery import Candidates, context_posterior
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.index.index import Index
+from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import NGrams, token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
 from textpriv.randomness import KeyedStreams
@@ -30,17 +31,26 @@ __all__ = [
     "BestAttacker",
     "PublicText",
     "Solution",
+    "attackers_in_words",
     "largest_epsilon",
     "sampled_text",
+    "text_of",
 ]
 
 NORMAL_95 = 1.96  # standard errors from an estimate to the upper end of its 95 % interval
 _ATTACKED = 10_000  # tokens of public text at most
 _SAMPLED = 4_000  # words of a text that is drawn where none is given
+_READ = 10_000  # words of one on which a rate is measured that is shown
+_WEIGHED = 64  # candidates of a word for it
 # Relative distances of an estimated share from the wanted one that will do.
 _CLOSE = 5e-3
 _CLOSE_WITH_MARGIN = 5e-2
 _WIDEST = 10.0  # in the logarithm: the search goes no farther in one step
+
+
+Rate = tuple[
+    float, float
+]  # the share of words that are recovered, and its standard error: 0 where it is exact
 
 
 class PublicText(NamedTuple):
@@ -122,7 +132,7 @@ class BestAttacker:
         """How often each word that counts is written."""
         return self.prior if self.of == "all" else content_prior(self.prior, self.common)
 
-    def alone(self, mechanism: Mechanism) -> tuple[float, float]:
+    def alone(self, mechanism: Mechanism) -> Rate:
         """Return the share of words recovered without the text after them, and its standard error: 0 where it is exact.
 
         A mechanism that draws each word by itself: by the Bayes attacker on single words. For one that reads its context it
@@ -138,12 +148,24 @@ class BestAttacker:
         ((_, joint),) = Law(mechanism, self.prior).likeliest([self._counted])
         return float(joint.sum()), 0.0
 
-    def in_context(self, mechanism: Mechanism) -> tuple[float, float]:
+    def in_context(self, mechanism: Mechanism) -> Rate:
         """Return the share of the public text's words that the context attacker recovers, and its standard error."""
         assert self.text is not None
         return self._read(mechanism, self.text.model, later=True)
 
-    def success(self, mechanism: Mechanism) -> tuple[float, float]:
+    def reader(self, mechanism: Mechanism) -> Rate | None:
+        """Return :meth:`in_context` as it is shown, on 10,000 drawn words where there is no public text.
+
+        None where general English does not have half of its words in the vocabulary, and there is no other model.
+        """
+        text, index = self.text, mechanism.index
+        if text is None:
+            text = text_of(index, shown=True)
+            if index.model is None and text.model.weights[0][: len(index)].sum() < 0.5:
+                return None
+        return replace(self, text=text, candidates=_WEIGHED).in_context(mechanism)
+
+    def success(self, mechanism: Mechanism) -> Rate:
         """Return the share of words that the better attacker recovers, and its standard error."""
         alone = self.alone(mechanism)
         return alone if self.text is None else max(alone, self.in_context(mechanism))
@@ -153,7 +175,7 @@ class BestAttacker:
         counted = np.append(self._counted, 0.0 if self.of == "content" else 1.0)
         return counted[np.where(words < 0, -1, words)]
 
-    def _share(self, guess: NDArray[np.integer]) -> tuple[float, float]:
+    def _share(self, guess: NDArray[np.integer]) -> Rate:
         """Return the share of the public text's words that count and are guessed right, and its standard error."""
         assert self.text is not None
         ids = self.text.ids
@@ -163,7 +185,7 @@ class BestAttacker:
         share = float((guess == np.where(ids < 0, len(self.prior), ids))[told].mean())
         return share, math.sqrt(share * (1 - share) / int(told.sum()))
 
-    def _read(self, mechanism: Mechanism, model: NGrams, *, later: bool) -> tuple[float, float]:
+    def _read(self, mechanism: Mechanism, model: NGrams, *, later: bool) -> Rate:
         """:meth:`_share` of the likeliest words under a model, with or without the text after each."""
         assert self.text is not None
         released, drawn = self.released(mechanism), self.text.ids >= UNKNOWN
@@ -197,6 +219,30 @@ def sampled_text(model: NGrams, count: int = _SAMPLED, seed: int = 0) -> PublicT
     return PublicText(model, drawn, np.array([0, count]))
 
 
+def text_of(index: Index, *, shown: bool = False) -> PublicText:
+    """Return words drawn from the language model of an index, else from general English.
+
+    ``shown`` asks for more words, and for others than those that a search looks at.
+    """
+    model = index.model or general_english(index.vocabulary.words)
+    return sampled_text(model, _READ, seed=1) if shown else sampled_text(model)
+
+
+def attackers_in_words(alone: Rate, whole: Rate | None) -> str:
+    """Say what two attackers recover, estimates with their 95 % intervals."""
+    told = "not tried, since the language model does not fit these words (textpriv choose --context FILE)."
+    if whole is not None:
+        told = f"{_in_words(whole)}, if it knows the model that wrote the text. A better model may recover more."
+    one = f"an attacker who guesses word by word recovers {_in_words(alone)} of content words."
+    return f"{one} A reader of whole texts: {told}"
+
+
+def _in_words(rate: Rate) -> str:
+    share, half = rate[0], NORMAL_95 * rate[1]
+    low, high = 100 * max(share - half, 0.0), 100 * (share + half)
+    return f"{share:.1%} ({low:.1f} to {high:.1f}%)" if half else f"{share:.1%}"
+
+
 class Solution(NamedTuple):
     """An epsilon, the share at it, and its standard error: 0 where it is exact."""
 
@@ -208,7 +254,7 @@ class Solution(NamedTuple):
 def largest_epsilon(
     make: Callable[[float], Mechanism],
     wanted: float,
-    success: Callable[[Mechanism], tuple[float, float]],
+    success: Callable[[Mechanism], Rate],
     start: float = 1.0,
     *,
     margin: float = 0.0,

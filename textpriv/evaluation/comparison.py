@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import OutOfReachError, needs
-from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon, sampled_text
+from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon, text_of
 from textpriv.evaluation.learning import ChannelClassifier, count_matrix
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.language.general_english import general_english
@@ -175,7 +175,7 @@ def compare(
         common = min(COMMON, len(vocabulary) // 4)
         text = None
         if any(each.reads_context for each in named.values()):
-            text = sampled_text(first.index.model or general_english(vocabulary.words))
+            text = text_of(first.index)
         attacker = BestAttacker(vocabulary.prior_weights("zipf"), text=text, common=common)
     tasks = task if isinstance(task, Mapping) else {"": task}
     measured = {

@@ -1,8 +1,9 @@
 """Recovery of words in context: a hidden Markov model of private text.
 
 States are words, transitions a public n-gram model, emissions the exact output distribution of the mechanism. With all words
-as candidates the marginals are the Bayes-optimal attacker under that model. With the likeliest words of each output, or a
-better model, they are a lower bound on the best attacker. Everything is a function of released words and public numbers.
+as candidates the marginals are the Bayes-optimal attacker under that model: of whole documents, or of what is released up to
+a position. With the likeliest words of each output it recovers less, and with a better model more. Everything is a function
+of released words and public numbers.
 """
 
 from __future__ import annotations

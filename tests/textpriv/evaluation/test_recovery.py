@@ -237,18 +237,18 @@ def right_by_three_attackers(mechanism, text, released) -> dict[str, float]:
     return {name: float(np.mean(each)) for name, each in right.items()}
 
 
-@pytest.mark.parametrize(("epsilon", "best"), [(4.0, "forward"), (14.0, "repeat")])
-def test_a_contextual_mechanism_is_attacked_by_the_best_of_three(make, epsilon, best):
+@pytest.mark.parametrize("best", ["forward", "repeat"])
+def test_a_contextual_mechanism_is_attacked_by_the_best_of_three(make, best):
     rng = np.random.default_rng(3)
-    # Words follow each other, by a rule that the model knows; or the model knows nothing of them.
-    ids = (np.cumsum(rng.integers(1, 4, 2400)) % SIZE).astype(np.int32)
-    counted = ids[:2000] if best == "forward" else np.zeros(2000, np.int32)
-    model = NGrams.from_ids(counted, np.arange(0, 2001, 100), SIZE)
+    ids = (np.cumsum(rng.integers(1, 4, 2400)) % SIZE).astype(np.int32)  # words follow each other
+    model = NGrams.from_ids(ids[:2000], np.arange(0, 2001, 100), SIZE)
+    mechanism = ContextualTEM(make(1.0).index, 4.0, model)
+    if best == "repeat":  # the attacker's model is of other text
+        model = NGrams.from_ids(np.zeros(2000, np.int32), np.arange(0, 2001, 100), SIZE)
     text = PublicText(model, ids[2000:], np.arange(0, 401, 20))
-    mechanism = ContextualTEM(make(1.0).index, epsilon, model)
     attacker = BestAttacker(PRIOR, "all", text, candidates=SIZE + 1)
     right = right_by_three_attackers(mechanism, text, attacker.released(mechanism))
-    assert max(right, key=right.__getitem__) == best
+    assert all(right[best] > share for name, share in right.items() if name != best)
     assert attacker.alone(mechanism)[0] == pytest.approx(right[best])
     if best == "forward":
         assert attacker.in_context(mechanism)[0] > right[best] + 0.02
