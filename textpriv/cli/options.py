@@ -161,7 +161,10 @@ class MechanismOptions(Options):
         self.chosen = chosen
         made = find_mechanism(name)(epsilon=chosen.epsilon, **found)(index)
         told = attackers_in_words(*chosen.rates)
-        say(f"epsilon {chosen.epsilon:g}: {told} {made.statement.typical_odds}")
+        text = "text of the index's language model" if index.model else "words of general English"
+        say(
+            f"epsilon {chosen.epsilon:g}: {told} Estimates: on {text}. {made.statement.typical_odds}"
+        )
         return chosen.epsilon
 
     def build(self) -> Mechanism:
