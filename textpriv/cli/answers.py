@@ -105,21 +105,32 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
     if as_json:
         print_json(found.to_dict())
         return
-    header = ("mechanism", "index", "prior", "epsilon", "recovered", "stay", "distance")
-    rows: list[tuple[str, ...]] = [header]
+    header = (
+        "mechanism",
+        "index",
+        "prior",
+        "epsilon",
+        "recovered",
+        "whole texts",
+        "stay",
+        "distance",
+    )
+    rows = [header]
     for each in found.candidates:
-        shares = (f"{share:.1%}" for share in (each.recovered, each.kept))
         made = each.mechanism, each.index, each.prior, f"{each.epsilon:g}"
-        rows.append((*made, *shares, f"{each.distance:.2f}"))
-    print_table(rows)
-    attackers = "the Bayes-optimal single-word attacker recovers. A context attacker may recover more (--context)."
-    if in_context:
-        attackers = (
-            "the better of two attackers recovers: the Bayes-optimal single-word attacker, and a context attacker tried on "
-            "one draw of your public text."
+        whole = "unknown" if each.reader is None else f"{each.reader:.1%}"
+        rows.append(
+            (*made, f"{each.recovered:.1%}", whole, f"{each.kept:.1%}", f"{each.distance:.2f}")
         )
+    print_table(rows)
+    attackers = "an attacker who guesses word by word recovers: exact for mechanisms that draw each word by itself."
+    tried = "on text drawn from the language model (--context: on yours)"
+    if in_context:
+        attackers = "the better of two attackers recovers: one who guesses word by word, and a reader of whole texts."
+        tried = "on one draw of your public text"
     print(
         f"\nrecovered: share of tokens that {attackers}\n"
+        f"whole texts: share that a reader of whole texts recovers, estimated {tried}. A better reader may recover more.\n"
         "distance: mean distance to the output; 1 is that of two unrelated words."
     )
     if any(each.mechanism == "contextual" for each in found.candidates):

@@ -152,6 +152,7 @@ class MechanismOptions(Options):
 
     def _epsilon_of_recovery(self, found: dict[str, Any]) -> float:
         """Find the epsilon of a recovery rate, and say which odds it allows."""
+        from textpriv.evaluation.best_attacker import attackers_in_words
         from textpriv.guarantees.epsilon import choose_epsilon
 
         index, name = self.opened, self.mechanism_name
@@ -159,12 +160,10 @@ class MechanismOptions(Options):
             chosen = choose_epsilon(index, recovery=self.recovery, mechanism=name, **found)
         self.chosen = chosen
         made = find_mechanism(name)(epsilon=chosen.epsilon, **found)(index)
-        error = chosen.standard_error
-        text = "text of the index's language model" if index.model else "general English"
-        estimate = f", estimated on {text} (standard error {error:.1%})" if error else ""
+        told = attackers_in_words(*chosen.rates)
+        text = "text of the index's language model" if index.model else "words of general English"
         say(
-            f"epsilon {chosen.epsilon:g}: an attacker who guesses word by word recovers {chosen.value:.1%} of content "
-            f"words{estimate}. {made.statement.typical_odds}"
+            f"epsilon {chosen.epsilon:g}: {told} Estimates: on {text}. {made.statement.typical_odds}"
         )
         return chosen.epsilon
 

@@ -47,10 +47,8 @@ def report(
     certificate = certify(mechanism, progress=sys.stderr.isatty())
     with waiting("looking at words"):
         text = None if texts is None else PublicText.read(texts, mechanism.index)
-        found = release.chosen
-        recovered = None if found is None else (found.value, found.standard_error)
         page = report_page(
-            privatizer, certificate=certificate, public_text=text, recovered=recovered
+            privatizer, certificate=certificate, public_text=text, chosen=release.chosen
         )
     write_page(page, output)
     print(f"{output}: {len(page.encode()) / 1e6:.2f} MB")

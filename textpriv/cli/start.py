@@ -19,7 +19,7 @@ SAMPLES = {
 RECOVERIES = (0.05, 0.1, 0.2)
 _MEANING = (
     "Each run draws new words. The number and order of words and the punctuation are not hidden. The attacker knows the "
-    "mechanism and how common each word is. An attacker who knows more may recover more."
+    "mechanism and how common each word is, and reads whole texts with a language model. A better model may recover more."
 )
 _EXTRAS = {
     "hnswlib": ("hnsw", "Madlib's default search"),
@@ -53,10 +53,15 @@ def demo(index: str | None = INDEX) -> None:
             print(f"--recovery {asked:<4}  {privatizer.privatize(sample)}")
         print()
     rows = [
-        (f"--recovery {asked:g}", f"{each.epsilon:.3g}", f"{each.value:.1%} of content words")
+        (
+            f"--recovery {asked:g}",
+            f"{each.epsilon:.3g}",
+            f"{each.value:.1%}",
+            "unknown" if each.reader is None else f"{each.reader:.1%}",
+        )
         for asked, each in zip(RECOVERIES, found, strict=True)
     ]
-    print_table([("", "epsilon", "attacker recovers"), *rows])
+    print_table([("content words recovered", "epsilon", "word by word", "from whole texts"), *rows])
     where = "" if index is None else f" --index {index}"
     print(
         f"\n{made[1].mechanism.statement.typical_odds}\n{_MEANING}\n\nNext:\n"

@@ -1,14 +1,15 @@
 """Recovery by the better of two attackers, and the largest epsilon at which a share is no more than wanted.
 
-One attacker is the exact Bayes attacker on single words. The other reads words in context by an n-gram model, and a better
-model may beat it. Everything is computed from public words, public text and the output distribution.
+One attacker is the exact Bayes attacker on single words. The other reads words in context by an n-gram model. Its rate is an
+estimate on one text, and a better model may beat it. Everything is computed from public words, public text and the output
+distribution.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from textpriv.evaluation.context_recovery import Candidates, context_posterior
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import content_prior
 from textpriv.index.index import Index
+from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import NGrams, token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
 from textpriv.randomness import KeyedStreams
@@ -29,17 +31,26 @@ __all__ = [
     "BestAttacker",
     "PublicText",
     "Solution",
+    "attackers_in_words",
     "largest_epsilon",
     "sampled_text",
+    "text_of",
 ]
 
 NORMAL_95 = 1.96  # standard errors from an estimate to the upper end of its 95 % interval
 _ATTACKED = 10_000  # tokens of public text at most
 _SAMPLED = 4_000  # words of a text that is drawn where none is given
+_READ = 10_000  # words of one on which a rate is measured that is shown
+_WEIGHED = 64  # candidates of a word for it
 # Relative distances of an estimated share from the wanted one that will do.
 _CLOSE = 5e-3
 _CLOSE_WITH_MARGIN = 5e-2
 _WIDEST = 10.0  # in the logarithm: the search goes no farther in one step
+
+
+Rate = tuple[
+    float, float
+]  # the share of words that are recovered, and its standard error: 0 where it is exact
 
 
 class PublicText(NamedTuple):
@@ -125,60 +136,73 @@ class BestAttacker:
             return self.prior
         return content_prior(self.prior, self.is_content)
 
-    def alone(self, mechanism: Mechanism) -> tuple[float, float]:
-        """Return the share of single words that the Bayes attacker recovers, and its standard error: 0 where it is exact.
+    def alone(self, mechanism: Mechanism) -> Rate:
+        """Return the share of words recovered without the text after them, and its standard error: 0 where it is exact.
 
-        For a mechanism that reads its context it is an estimate from one draw of the public text: the attacker knows what
-        was released before, and weighs the ``candidates`` likeliest words of each output. Without public text, it is the
-        share at the start of a document.
+        A mechanism that draws each word by itself: by the Bayes attacker on single words. For one that reads its context it
+        is an estimate from one draw of the public text, by the best of three attackers. They name the released word itself,
+        the likeliest original by itself, and the likeliest after all words released so far (a forward filter under the
+        model). Without public text, it is the share at the start of a document.
         """
         if mechanism.reads_context and self.text is not None:
-            return self._read(mechanism, self.text, in_context=False)
+            model = self.text.model
+            single = NGrams.from_probabilities(model.size, model.symbols, model.weights[0])
+            read = [self._read(mechanism, each, later=False) for each in (single, model)]
+            return max(self._share(self.released(mechanism)), *read)
         ((_, joint),) = Law(mechanism, self.prior).likeliest([self._counted])
         return float(joint.sum()), 0.0
 
-    def in_context(self, mechanism: Mechanism) -> tuple[float, float]:
+    def in_context(self, mechanism: Mechanism) -> Rate:
         """Return the share of the public text's words that the context attacker recovers, and its standard error."""
         assert self.text is not None
-        return self._read(mechanism, self.text, in_context=True)
+        return self._read(mechanism, self.text.model, later=True)
 
-    def success(self, mechanism: Mechanism) -> tuple[float, float]:
+    def reader(self, mechanism: Mechanism) -> Rate | None:
+        """Return :meth:`in_context` as it is shown, on 10,000 drawn words where there is no public text.
+
+        None where general English does not have half of its words in the vocabulary, and there is no other model.
+        """
+        text, index = self.text, mechanism.index
+        if text is None:
+            text = text_of(index, shown=True)
+            if index.model is None and text.model.weights[0][: len(index)].sum() < 0.5:
+                return None
+        return replace(self, text=text, candidates=_WEIGHED).in_context(mechanism)
+
+    def success(self, mechanism: Mechanism) -> Rate:
         """Return the share of words that the better attacker recovers, and its standard error."""
         alone = self.alone(mechanism)
         return alone if self.text is None else max(alone, self.in_context(mechanism))
 
-    def _read(
-        self, mechanism: Mechanism, text: PublicText, *, in_context: bool
-    ) -> tuple[float, float]:
-        """Guess each word that counts in one draw of the public text; return the share that is right, and its error."""
-        model, ids, offsets = text
-        counts = np.append(self._counted, 0.0 if self.of == "content" else 1.0)
-        told = (ids >= UNKNOWN) & (counts[np.where(ids < 0, -1, ids)] > 0)
+    def _counts(self, words: NDArray[np.integer]) -> NDArray[np.float64]:
+        """How often words are written, 0 for those that do not count; V and negative ids are unknown words."""
+        counted = np.append(self._counted, 0.0 if self.of == "content" else 1.0)
+        return counted[np.where(words < 0, -1, words)]
+
+    def _share(self, guess: NDArray[np.integer]) -> Rate:
+        """Return the share of the public text's words that count and are guessed right, and its standard error."""
+        assert self.text is not None
+        ids = self.text.ids
+        told = (ids >= UNKNOWN) & (self._counts(ids) > 0)
         if not told.any():
             raise TextprivError("the public text has no words of the kind that counts.")
-        released = self.released(mechanism)
+        share = float((guess == np.where(ids < 0, len(self.prior), ids))[told].mean())
+        return share, math.sqrt(share * (1 - share) / int(told.sum()))
+
+    def _read(self, mechanism: Mechanism, model: NGrams, *, later: bool) -> Rate:
+        """:meth:`_share` of the likeliest words under a model, with or without the text after each."""
+        assert self.text is not None
+        released, drawn = self.released(mechanism), self.text.ids >= UNKNOWN
         prior = model.probability(np.append(np.arange(model.size), model.tokens - 1))
-        if not in_context:
-            prior = prior * (counts > 0)
-        elif self.of == "content":
+        if self.of == "content":
             # The attacker knows what is a content word and leaves out all others: there is room for more of them.
-            prior = prior + counts
+            prior = prior + np.append(self._counted, 0.0)
         candidates = Candidates.of(mechanism, prior, self.candidates, released)
-        words = candidates.words_at(released[told])
-        joint: NDArray[Any]
-        if in_context:
-            joint = context_posterior(released, offsets, candidates, model)[told]
-            joint *= counts[words] > 0
-        else:
-            joint = prior[words]
-            ends = np.cumsum([0, *(part.sum() for part in np.split(told, offsets[1:-1]))])
-            for document, first in enumerate(offsets[:-1].tolist()):
-                some, last = slice(*ends[document : document + 2]), offsets[document + 1]
-                places = np.flatnonzero(told[first:last])
-                joint[some] *= mechanism.emissions(released[first:last], words[some], places)  # type: ignore[attr-defined]
-        guess = words[np.arange(len(words)), joint.argmax(axis=1)]
-        share = float((guess == np.where(ids < 0, model.size, ids)[told]).mean())
-        return share, math.sqrt(share * (1 - share) / len(words))
+        joint = context_posterior(released, self.text.offsets, candidates, model, later=later)
+        words, guess = candidates.words_at(released[drawn]), released.copy()
+        best = (joint[drawn] * (self._counts(words) > 0)).argmax(axis=1)
+        guess[drawn] = words[np.arange(len(words)), best]
+        return self._share(guess)
 
     def released(self, mechanism: Mechanism) -> NDArray[np.int32]:
         """A draw of the public text, shape (T,); it moves little with epsilon, so that a recovery can be met."""
@@ -199,6 +223,30 @@ def sampled_text(model: NGrams, count: int = _SAMPLED, seed: int = 0) -> PublicT
     return PublicText(model, drawn, np.array([0, count]))
 
 
+def text_of(index: Index, *, shown: bool = False) -> PublicText:
+    """Return words drawn from the language model of an index, else from general English.
+
+    ``shown`` asks for more words, and for others than those that a search looks at.
+    """
+    model = index.model or general_english(index.vocabulary.words)
+    return sampled_text(model, _READ, seed=1) if shown else sampled_text(model)
+
+
+def attackers_in_words(alone: Rate, whole: Rate | None) -> str:
+    """Say what two attackers recover, estimates with their 95 % intervals."""
+    told = "not tried, since the language model does not fit these words (textpriv choose --context FILE)."
+    if whole is not None:
+        told = f"{_in_words(whole)}, if it knows the model that wrote the text. A better model may recover more."
+    one = f"an attacker who guesses word by word recovers {_in_words(alone)} of content words."
+    return f"{one} A reader of whole texts: {told}"
+
+
+def _in_words(rate: Rate) -> str:
+    share, half = rate[0], NORMAL_95 * rate[1]
+    low, high = 100 * max(share - half, 0.0), 100 * (share + half)
+    return f"{share:.1%} ({low:.1f} to {high:.1f}%)" if half else f"{share:.1%}"
+
+
 class Solution(NamedTuple):
     """An epsilon, the share at it, and its standard error: 0 where it is exact."""
 
@@ -210,7 +258,7 @@ class Solution(NamedTuple):
 def largest_epsilon(
     make: Callable[[float], Mechanism],
     wanted: float,
-    success: Callable[[Mechanism], tuple[float, float]],
+    success: Callable[[Mechanism], Rate],
     start: float = 1.0,
     *,
     margin: float = 0.0,

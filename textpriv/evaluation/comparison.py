@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import OutOfReachError, needs
-from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon, sampled_text
+from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon, text_of
 from textpriv.evaluation.learning import ChannelClassifier, count_matrix
 from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import NGrams, token_ids
@@ -173,7 +173,7 @@ def compare(
     if attacker is None:
         text = None
         if any(each.reads_context for each in named.values()):
-            text = sampled_text(first.index.model or general_english(vocabulary.words))
+            text = text_of(first.index)
         zipf = vocabulary.prior_weights("zipf")
         attacker = BestAttacker(zipf, text=text, is_content=vocabulary.is_content)
     tasks = task if isinstance(task, Mapping) else {"": task}

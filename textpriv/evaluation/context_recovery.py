@@ -1,8 +1,9 @@
 """Recovery of words in context: a hidden Markov model of private text.
 
 States are words, transitions a public n-gram model, emissions the exact output distribution of the mechanism. With all words
-as candidates the marginals are the Bayes-optimal attacker under that model. With the likeliest words of each output, or a
-better model, they are a lower bound on the best attacker. Everything is a function of released words and public numbers.
+as candidates the marginals are the Bayes-optimal attacker under that model: of whole documents, or of what is released up to
+a position. With the likeliest words of each output it recovers less, and with a better model more. Everything is a function
+of released words and public numbers.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Candidates:
         law[:, 0] = 1.0
         given = np.column_stack([self.law[at], self.rest[at]])
         if self.mechanism.reads_context:
-            given[:, :-1] = self.mechanism.emissions(released, words)  # type: ignore[attr-defined]
+            given[:, :-1] = self.mechanism.emissions(released, words)
             given[:, -1] = 0.0
         rows = np.flatnonzero(drawn) + 1
         tokens[rows] = np.where(words == len(self.mechanism.index), model.tokens - 1, words)
@@ -127,8 +128,10 @@ def context_posterior(
     offsets: NDArray[np.int64],
     candidates: Candidates,
     model: NGrams,
+    *,
+    later: bool = True,
 ) -> NDArray[np.float32]:
-    """How likely each candidate of each position is, given all released tokens of its document.
+    """How likely each candidate of each position is, given the released tokens of its document.
 
     Parameters
     ----------
@@ -140,6 +143,8 @@ def context_posterior(
         Of the mechanism, under the prior of the model, with all released words among its outputs.
     model : NGrams
         Public. Documents are read in parts of 2,048 tokens.
+    later : bool
+        Read the whole document (forward-backward). If not, only up to the position (forward filter).
 
     Returns
     -------
@@ -152,7 +157,7 @@ def context_posterior(
     for part in _parts(offsets):
         tokens, law = candidates.arrays(released[part], model)
         shares = np.zeros(law.shape, np.float32)
-        hidden_markov.posterior(tokens, law, model.arrays, shares)
+        hidden_markov.posterior(tokens, law, model.arrays, shares, later)
         found[part] = shares[1:]
     found[released < 0] = 0.0
     return found[:, :-1]

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from textpriv.language.ngrams import ONE
 from textpriv.mechanisms.measure import first_above
 
+_RARE = 1e-7  # probability of a pair of candidates whose triples are not looked up
+
 
 @njit
 def _weight(ends: NDArray[np.uint32], at: int, low: int) -> float:
@@ -104,7 +106,7 @@ def _forward(
             weight, shared = ahead[step, j], 0.0
             for i in range(kept if step > 1 else 0):
                 before, scale = ahead[step - 1, i, j], 1.0
-                if listed[step - 1, i, j] >= 0 and before > 0:
+                if listed[step - 1, i, j] >= 0 and before > _RARE:
                     scale = _thirds(listed[step - 1, i, j], words[step], model, excess)
                     if scale < 1.0:
                         for k in range(kept):
@@ -125,8 +127,9 @@ def posterior(
     law: NDArray[np.float64],
     model: tuple[Any, ...],
     found: NDArray[np.float32],
+    later: bool,
 ) -> None:
-    """Fill how likely each candidate of each position is, given all outputs of the document; shape (T, K + 1).
+    """Fill how likely each candidate of each position is, given the outputs of the document; shape (T, K + 1).
 
     Parameters
     ----------
@@ -138,6 +141,8 @@ def posterior(
         The arrays of an n-gram model.
     found : ndarray of float32, shape (T, K + 1)
         The first row is left as it is.
+    later : bool
+        Whether outputs after a position count (forward-backward), or those up to it alone (forward filter).
     """
     length, kept = law.shape
     ahead, listed, after = _forward(words, law, model)
@@ -145,19 +150,19 @@ def posterior(
     weight, excess, equal = np.empty(kept), np.empty(kept), np.ones(kept)
     for step in range(length - 1, 0, -1):
         total = 0.0
-        for j in range(kept if step < length - 1 else 0):
+        for j in range(kept if later and step < length - 1 else 0):
             shared = 0.0
             for k in range(kept):
                 weight[k] = law[step + 1, k] * back[j, k]
                 shared += weight[k] * after[step + 1, j, k]
             for i in range(kept):
                 fresh[i, j] = shared
-                if listed[step, i, j] >= 0 and ahead[step, i, j] > 0:
+                if listed[step, i, j] >= 0 and ahead[step, i, j] > _RARE:
                     fresh[i, j] *= _thirds(listed[step, i, j], words[step + 1], model, excess)
                     for k in range(kept):
                         fresh[i, j] += weight[k] * excess[k]
                 total += fresh[i, j] * ahead[step, i, j]
-        if step < length - 1:
+        if later and step < length - 1:
             _rescale(fresh, total, equal)
             back, fresh = fresh, back
         total = 0.0

@@ -18,7 +18,6 @@ from textpriv.errors import TextprivError, needs
 from textpriv.evaluation.law import Law
 from textpriv.language.ngrams import token_ids
 from textpriv.mechanisms.base import Mechanism
-from textpriv.mechanisms.contextual import ContextualTEM
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -95,8 +94,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(given, return_inverse=True)
         if len(labels) != counts.shape[0]:
             raise TextprivError(f"got {counts.shape[0]} documents and {len(labels)} labels.")
-        made = self.mechanism
-        law = Law(made.average() if isinstance(made, ContextualTEM) else made)
+        law = Law(self.mechanism.average())
         originals = _Originals(law, np.asarray(counts.sum(axis=0), dtype=np.float64).ravel())
         self.words_ = originals.words
         self.C_ = self.C or self._chosen(counts, labels, originals)

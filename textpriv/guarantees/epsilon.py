@@ -28,8 +28,9 @@ from textpriv.evaluation.best_attacker import (
     NORMAL_95,
     BestAttacker,
     PublicText,
+    Rate,
     largest_epsilon,
-    sampled_text,
+    text_of,
 )
 from textpriv.evaluation.deniability import WordSample
 from textpriv.evaluation.law import Law
@@ -37,7 +38,6 @@ from textpriv.files import atomic_write, cache_folder
 from textpriv.index.builtin import ENGLISH
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
-from textpriv.language.general_english import general_english
 from textpriv.mechanisms import default_name, find_mechanism
 from textpriv.mechanisms.base import ALGORITHM, Mechanism, checksum, positive
 from textpriv.statement import at_least
@@ -55,7 +55,6 @@ __all__ = [
 ]
 
 _SLACK = 1e-8  # nats that a statement of any mechanism adds for rounding, at most
-_SHOWN = 20_000  # words of a text on which a share is estimated that is shown
 _WORDS = 512  # looked at for what is kept of words
 _PRECISE = 1e-7  # relative, of the epsilon at which a share of words stays
 _DIGITS = 4  # of an epsilon that is printed, rounded down
@@ -74,6 +73,8 @@ class Choice:
         The figure asked for, and that at ``epsilon``.
     standard_error : float
         Of ``value``: 0 where it is exact.
+    reader, reader_error : float, or None
+        With "recovery": as of :meth:`BestAttacker.reader`. An estimate, and no bound on better models.
     """
 
     epsilon: float
@@ -81,6 +82,14 @@ class Choice:
     wanted: float
     value: float
     standard_error: float
+    reader: float | None = None
+    reader_error: float | None = None
+
+    @property
+    def rates(self) -> tuple[Rate, Rate | None]:
+        """The shares that two attackers recover, each with its standard error."""
+        whole = None if self.reader is None else (self.reader, self.reader_error or 0.0)
+        return (self.value, self.standard_error), whole
 
 
 def epsilon_for(index: Index, **wanted: Any) -> float:
@@ -108,8 +117,9 @@ def choose_epsilon(
     recovery : float
         The largest share of tokens that the Bayes-optimal single-word attacker may recover, in (0, 1): the largest epsilon
         at which that holds, exactly, rounded down to four digits. For a mechanism that reads its context it is an estimate,
-        from one draw of 4,000 words of its language (or of ``context``): the upper end of its 95 % interval is at most the
-        share. ``value`` is then estimated on 20,000 other words.
+        by the best of three attackers (:meth:`BestAttacker.alone`) on one draw of 4,000 words of its language (or of
+        ``context``): the upper end of its 95 % interval is at most the share. It bounds no better attacker. ``value`` and
+        ``reader`` are then measured on 10,000 other words.
     odds : float
         The largest odds, to 1, that one output allows between two words at ``distance``, rounding included. Holds for every
         mechanism.
@@ -181,17 +191,16 @@ def _by_recovery(
     weights, content = index.vocabulary.prior_weights("zipf"), index.vocabulary.is_content
     if context is not None and not isinstance(context, PublicText):
         context = PublicText.read(context, index)
-    one = make(1.0)
+    one, attacker = make(1.0), BestAttacker(weights, of, context, content)
 
-    def attack(**sample: int) -> Callable[[Mechanism], tuple[float, float]]:
+    def attack(*, shown: bool) -> Callable[[Mechanism], tuple[float, float]]:
         if context is not None or not one.reads_context:
-            return BestAttacker(weights, of, context, content).success
-        model = index.model or general_english(index.vocabulary.words)
-        return BestAttacker(weights, of, sampled_text(model, **sample), content).alone
+            return attacker.success
+        return BestAttacker(weights, of, text_of(index, shown=shown), content).alone
 
     binding = {
         "kind": "chosen epsilon",
-        "version": 5,
+        "version": 6,
         "algorithm": ALGORITHM,
         "mechanism": one.binding(),
         "wanted": [wanted, of, checksum(weights), None if context is None else context.digests],
@@ -209,11 +218,12 @@ def _by_recovery(
     def made(epsilon: float) -> Mechanism:
         return make(float(at_least(epsilon, _DIGITS)))
 
-    found = largest_epsilon(made, wanted, attack(), start, margin=NORMAL_95)
+    found = largest_epsilon(made, wanted, attack(shown=False), start, margin=NORMAL_95)
     epsilon = float(at_least(found.epsilon, _DIGITS))
     # What is shown is measured on more text, which the search did not look at.
-    shown = attack(seed=1, count=_SHOWN)(make(epsilon))
-    chosen = Choice(epsilon, "recovery", wanted, *shown)
+    final = make(epsilon)
+    alone, whole = attack(shown=True)(final), attacker.reader(final) or ()
+    chosen = Choice(epsilon, "recovery", wanted, *alone, *whole)
     with suppress(OSError):  # the cache folder may be read-only
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(file) as out:
@@ -257,7 +267,9 @@ class Candidate:
     epsilon : float
         Rounded down.
     recovered : float
-        Share of tokens that are recovered: by the Bayes-optimal single-word attacker, or by a better context attacker.
+        Share of tokens that are recovered.
+    reader : float or None
+        The same by a reader of whole texts.
     kept : float
         Share of tokens that stay as they are.
     distance : float
@@ -270,6 +282,7 @@ class Candidate:
     prior: str
     epsilon: float
     recovered: float
+    reader: float | None
     kept: float
     distance: float
 
@@ -365,8 +378,8 @@ def choose(
                 left_out.append(f"{short} over {name} with prior {prior}: {error}")
                 continue
             made = find_mechanism(short)(epsilon=found.epsilon, **settings)(index)
-            near = _nearness(made, ruler)
-            compared.append(Candidate(name, short, prior, found.epsilon, found.value, *near))
+            shares = found.value, found.reader, *_nearness(made, ruler)
+            compared.append(Candidate(name, short, prior, found.epsilon, *shares))
     if not compared:
         raise MechanismError(f"no mechanism gives this protection. {' '.join(left_out)}")
     compared.sort(key=lambda each: (not each.is_default, each.distance))

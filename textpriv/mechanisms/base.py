@@ -168,6 +168,29 @@ class Mechanism(ABC):
             "explanations need one; draws do not."
         )
 
+    def emissions(
+        self, released: NDArray[np.integer], words: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        """Return the probability of each drawn word of a document after candidates for its original, shape (D, K).
+
+        Attacks need it where the mechanism reads its context.
+
+        Parameters
+        ----------
+        released : ndarray of int, shape (T,)
+            All released tokens; -2 - s for symbol number s. D of them were drawn.
+        words : ndarray of int, shape (D, K)
+            Candidates; V stands for an unknown word.
+        """
+        raise MechanismError(
+            f"{self.name} reads its context and has no emissions(), so no attack on it can be measured. Add the method, or "
+            "give an epsilon instead of a recovery."
+        )
+
+    def average(self) -> Mechanism:
+        """Return a mechanism with nearly this output distribution over all contexts, and none of its own."""
+        return self
+
     @property
     def has_law(self) -> bool:
         """Whether there is :meth:`log_prob`."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -271,6 +271,8 @@ class ContextualTEM(TEM):
     ----------
     t, gamma : float
         Rate and truncation in use.
+    prior : ndarray of float64, shape (V,)
+        Of the next word without any context.
     model : NGrams or None
         The n-gram model in use, of words alone; None with a callable.
     """
@@ -287,6 +289,7 @@ class ContextualTEM(TEM):
     ) -> None:
         self._given = model
         super().__init__(index, epsilon, "zipf", gamma)  # no truncation, as a flat prior has
+        self.prior = self.measure.weights
         self._settings = {"epsilon": self.epsilon, "model": model, "gamma": gamma}
 
     def _base_weights(self) -> NDArray[np.float64]:
@@ -369,43 +372,33 @@ class ContextualTEM(TEM):
         """Return the natural logarithm of a word's output distribution after a released prefix, shape (V,)."""
         return self._law(word, self.context_weights(context))
 
-    def emissions(
-        self,
-        released: NDArray[np.integer],
-        words: NDArray[np.integer],
-        positions: NDArray[np.integer] | None = None,
-    ) -> NDArray[np.float64]:
-        """Return the probability of each drawn word of a document after candidates for its original, shape (D, K).
+    @cached_property
+    def _alone(self) -> NDArray[np.float64]:
+        """Normalisers under the base measure, shape (V,), filled in as they are asked for."""
+        return np.full(len(self.index), np.nan)
 
-        Parameters
-        ----------
-        released : ndarray of int, shape (T,)
-            All released tokens; -2 - s for symbol number s. D of them were drawn.
-        words : ndarray of int, shape (D, K)
-            Candidates; V stands for an unknown word.
-        positions : ndarray of int, shape (D,), optional
-            Drawn tokens that are looked at. Default: all.
-        """
+    def emissions(
+        self, released: NDArray[np.integer], words: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        """Return the probability of each drawn word after candidates; see :meth:`Mechanism.emissions`."""
         size = len(self.index)
-        known = np.unique(words[words < size])
 
         def decays(words: NDArray[np.integer], outputs: Any = slice(None)) -> NDArray[np.float64]:
             apart = self.index.length(self.index.steps_of(words, outputs))
             return np.asarray(np.exp(-self.t * np.minimum(apart, self.gamma)))
 
-        alone = np.zeros(size)  # normalisers under the base measure
-        for some in np.array_split(known, 1 + len(known) // 256):
-            alone[some] = decays(some) @ self.measure.weights
+        known = np.unique(words[words < size])
+        missing = known[np.isnan(self._alone[known])]
+        for some in np.array_split(missing, 1 + len(missing) // 256):
+            self._alone[some] = decays(some) @ self.measure.weights
         found = np.empty(words.shape)
-        if positions is None:
-            positions = np.flatnonzero(np.asarray(released) >= 0)
-        for row, at in enumerate(positions.tolist()):
+        for row, at in enumerate(np.flatnonzero(np.asarray(released) >= 0).tolist()):
             output, own = int(released[at]), np.flatnonzero(words[row] < size)
             share, listed, weights = self._after(released[:at])
             near = words[row, own]
             mass = share * self.measure.weights[output] + weights[listed == output].sum()
             found[row] = mass / (share + weights.sum())
-            normalisers = share * alone[near] + decays(near, listed) @ weights
+            normalisers = share * self._alone[near] + decays(near, listed) @ weights
             found[row, own] = mass * decays(near, np.array([output]))[:, 0] / normalisers
         return found
 

@@ -38,7 +38,7 @@ class PipelineOptions:
     epsilon
         Per unit of the index's distance, for the default mechanism of the index (:func:`textpriv.privatize`).
     recovery
-        In place of epsilon: the largest share of content words that the Bayes-optimal single-word attacker may recover.
+        In place of epsilon: the largest share of content words that an attacker who guesses word by word may recover.
     mechanism
         Index -> mechanism, such as ``textpriv.mechanisms.registry.get("textpriv.TEM.v1")(epsilon=6.0)``.
     policy

@@ -156,7 +156,7 @@ class Playground:
     def _attacked(
         self, settings: Settings, codes: NDArray[np.int32], outputs: NDArray[np.int32]
     ) -> str:
-        """How many words of this draw the Bayes-optimal attacker of single words recovers."""
+        """How many words of this draw the Bayes attacker on single words recovers."""
         mechanism = self.prepare(settings).mechanism
         if not mechanism.has_law or len(self.index) > _ATTACKED:
             return "The recovery rate of an attacker is not known here."
@@ -173,8 +173,8 @@ class Playground:
         return (
             f"An attacker who knows these settings and guesses word by word recovers {int(right.sum()):,} of these "
             f"{len(right):,} words. Of the {int(content.sum()):,} content words these are "
-            f"{int((right & content).sum()):,}{f': {shown}' if named else ''}. An attacker who reads whole sentences may "
-            "recover more."
+            f"{int((right & content).sum()):,}{f': {shown}' if named else ''}. A reader of whole texts may recover "
+            "more: 'textpriv report' measures how much."
         )
 
     def _stays(

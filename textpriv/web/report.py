@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.evaluation.best_attacker import BestAttacker, PublicText, sampled_text
+from textpriv.evaluation.best_attacker import BestAttacker, PublicText, text_of
 from textpriv.evaluation.recovery import WordRecovery, word_recovery
 from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
-from textpriv.guarantees.epsilon import keep_share
+from textpriv.guarantees.epsilon import Choice, keep_share
 from textpriv.index.grid import REFERENCE
-from textpriv.language.general_english import general_english
 from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import KeyedStreams, Stream
@@ -61,7 +60,7 @@ class Attack:
         cls,
         mechanism: Mechanism,
         text: PublicText | None,
-        recovered: tuple[float, float] | None = None,
+        chosen: Choice | None = None,
     ) -> Attack | None:
         """Compute what is not known; None for a mechanism whose pairs of words cannot all be compared."""
         if not (mechanism.has_law and can_compare(mechanism)):
@@ -74,15 +73,14 @@ class Attack:
         weight = np.where(is_content, alone.by_word * prior, -1.0)
         top = np.argsort(-weight, kind="stable")[: min(_WORST, int(is_content.sum()))]
         worst = [(alone.words[word], float(alone.by_word[word])) for word in top.tolist()]
-        attacker, single = BestAttacker(prior, "content", text, is_content), (alone.content, 0.0)
-        if recovered and text is None:
-            single = recovered
-        elif mechanism.reads_context:  # the exact share is that at the start of a text
-            model = mechanism.index.model or general_english(alone.words)
-            public = text or sampled_text(model)
-            single = BestAttacker(prior, "content", public, is_content).alone(mechanism)
-        context = None if text is None else attacker.in_context(mechanism)
-        return cls(alone, single, context, worst)
+        attacker = BestAttacker(prior, "content", text, is_content)
+        single = alone.content, 0.0
+        if chosen and text is None:
+            return cls(alone, *chosen.rates, worst)
+        if mechanism.reads_context:  # the exact share is that at the start of a text
+            public = text or text_of(mechanism.index)
+            single = replace(attacker, text=public).alone(mechanism)
+        return cls(alone, single, attacker.reader(mechanism), worst)
 
 
 class SpanRow(NamedTuple):
@@ -110,7 +108,7 @@ def report_page(
     *,
     certificate: Certificate | None = None,
     public_text: PublicText | None = None,
-    recovered: tuple[float, float] | None = None,
+    chosen: Choice | None = None,
 ) -> str:
     """Return the page as HTML. Every text in it is escaped, and its policy forbids it to load anything.
 
@@ -121,11 +119,11 @@ def report_page(
     certificate : Certificate, optional
     public_text : PublicText, optional
         On which an attacker is tried who reads words in context. Never made from the private texts.
-    recovered : tuple of float, optional
-        The share of content words that the single-word attacker recovers, and its standard error, if they are known.
+    chosen : Choice, optional
+        The choice of epsilon, with the recovery rates that it knows.
     """
     mechanism, statement = privatizer.mechanism, privatizer.statement
-    attack = Attack.of(mechanism, public_text, recovered)
+    attack = Attack.of(mechanism, public_text, chosen)
     tem = mechanism if isinstance(mechanism, TEM) and not mechanism.reads_context else None
     script = asset("report.js")
     raw = privatizer.read(SAMPLE)
@@ -142,6 +140,7 @@ def report_page(
         stays=_stays(tem) if tem else None,
         attack=attack,
         kept=_kept_words(mechanism),
+        tried="your public text" if public_text else "text drawn from the language model",
         half=partial(np.quantile, q=0.5, method="higher"),  # half of them have it, or more
         lists=exposure(mechanism, guess=None if attack is None else attack.alone.guess),
         sample=SAMPLE,

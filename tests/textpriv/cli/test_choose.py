@@ -54,7 +54,7 @@ def test_an_attacker_in_context_is_tried_on_public_text(run, folder, tmp_path):
     given = ("--recovery", 0.5, "--of", "all")
     shown = choose(run, folder, *given, "--context", tmp_path / "public.txt")
     assert "the better of two attackers" in shown
-    assert "may recover more (--context)" in choose(run, folder, *given)
+    assert "an attacker who guesses word by word" in choose(run, folder, *given)
 
 
 @pytest.mark.parametrize(

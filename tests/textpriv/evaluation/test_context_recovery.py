@@ -107,6 +107,16 @@ def test_emissions_of_a_contextual_mechanism_depend_on_what_was_released():
         assert_allclose(shares[at], wanted, rtol=1e-4)
 
 
+def test_a_filter_reads_nothing_after_a_position():
+    mech, ngrams = mechanism(), model()
+    candidates = Candidates.of(mech, weights_of(ngrams), SIZE + 1)
+    released = np.array([0, 3, STOP, 1, 4, 4, 2])
+    found = context_posterior(released, np.array([0, 7]), candidates, ngrams, later=False)
+    for end in range(1, 8):
+        whole = context_posterior(released[:end], np.array([0, end]), candidates, ngrams)
+        assert_allclose(found[end - 1], whole[-1], rtol=1e-5)
+
+
 def test_words_that_are_no_candidates_count_together():
     mech, ngrams = mechanism(), model(7)
     candidates = Candidates.of(mech, weights_of(ngrams), 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import small_trees as trees
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
-from textpriv.errors import OutOfReachError, TextprivError
+from textpriv.errors import MechanismError, OutOfReachError, TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import content_prior, word_recovery
@@ -210,22 +212,62 @@ def test_the_better_attacker_counts(make):
     assert 0.475 <= cautious.share + 1.96 * cautious.error <= 0.5
 
 
-def test_a_contextual_mechanism_is_attacked_with_its_context(make):
+def right_by_three_attackers(mechanism, text, released) -> dict[str, float]:
+    """How often each is right: by all words, and by the model of all words up to each."""
+    model, states = text.model, [*range(SIZE), UNKNOWN]
+    tokens, right = model.of_ids(np.array(states)), {"repeat": [], "single": [], "forward": []}
+    after = model.probability(
+        tokens, tokens[:, None], tokens[:, None, None]
+    )  # earlier, before, word
+    for first, last in itertools.pairwise(text.offsets.tolist()):
+        pairs = None
+        for at in range(first, last):
+            context = released[first:at]
+            law = np.exp([mechanism.log_prob(each, context)[released[at]] for each in states])
+            if pairs is None:
+                pairs = np.diag(model.probability(tokens, model.start, model.start))
+                pairs = pairs.sum(axis=0)[None] * law
+            elif at == first + 1:
+                second = model.probability(tokens, tokens[:, None], model.start)
+                pairs = pairs[0][:, None] * second * law
+            else:
+                pairs = np.einsum("ij,ijk->jk", pairs, after) * law
+            guesses = (
+                released[at],
+                np.argmax(model.probability(tokens) * law),
+                pairs.sum(0).argmax(),
+            )
+            for name, guess in zip(right, guesses, strict=True):
+                right[name].append(states[guess] == text.ids[at])
+    return {name: float(np.mean(each)) for name, each in right.items()}
+
+
+@pytest.mark.parametrize("best", ["forward", "repeat"])
+def test_a_contextual_mechanism_is_attacked_by_the_best_of_three(make, best):
     rng = np.random.default_rng(3)
     ids = (np.cumsum(rng.integers(1, 4, 2400)) % SIZE).astype(np.int32)  # words follow each other
     model = NGrams.from_ids(ids[:2000], np.arange(0, 2001, 100), SIZE)
-    text = PublicText(model, ids[2000:], np.arange(0, 401, 20))
     mechanism = ContextualTEM(make(1.0).index, 4.0, model)
+    if best == "repeat":  # the attacker's model is of other text
+        model = NGrams.from_ids(np.zeros(2000, np.int32), np.arange(0, 2001, 100), SIZE)
+    text = PublicText(model, ids[2000:], np.arange(0, 401, 20))
     attacker = BestAttacker(PRIOR, "all", text, candidates=SIZE + 1)
-    released = attacker.released(mechanism)
-    single = model.probability(np.arange(SIZE))
-    right = []
-    for at, (word, output) in enumerate(zip(text.ids, released, strict=True)):
-        context = released[at - at % 20 : at]
-        laws = [mechanism.log_prob(each, context)[output] for each in range(SIZE)]
-        right.append(np.argmax(np.log(single) + laws) == word)
-    assert attacker.alone(mechanism)[0] == pytest.approx(np.mean(right))
-    assert attacker.in_context(mechanism)[0] > attacker.alone(mechanism)[0] + 0.05
+    right = right_by_three_attackers(mechanism, text, attacker.released(mechanism))
+    assert all(right[best] > share for name, share in right.items() if name != best)
+    assert attacker.alone(mechanism)[0] == pytest.approx(right[best])
+    if best == "forward":
+        assert attacker.in_context(mechanism)[0] > right[best] + 0.02
+
+
+def test_an_own_mechanism_without_emissions_is_refused(make):
+    class Own(TEM):
+        name, reads_context = "Own", True
+
+    ids = np.arange(SIZE, dtype=np.int32)
+    text = PublicText(NGrams.from_ids(ids, np.array([0, SIZE]), SIZE), ids, np.array([0, SIZE]))
+    attacker = BestAttacker(PRIOR, text=text, is_content=IS_CONTENT)
+    with pytest.raises(MechanismError, match=r"Own reads its context and has no emissions\(\)"):
+        attacker.alone(Own(make(1.0).index, 2.0))
 
 
 def test_public_text_may_have_symbols_that_the_mechanism_lacks(make):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import textpriv
 from textpriv.errors import MechanismError, TextprivError
-from textpriv.evaluation.best_attacker import BestAttacker, sampled_text
+from textpriv.evaluation.best_attacker import BestAttacker, attackers_in_words, sampled_text
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.guarantees.epsilon import (
     choose,
@@ -22,7 +24,10 @@ from textpriv.guarantees.epsilon import (
 from textpriv.index import Index, Tree
 from textpriv.language.general_english import general_english
 from textpriv.mechanisms import TEM, ContextualTEM, Madlib, TreeTEM
+from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary import Vocabulary
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +39,7 @@ def records(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _own_records(records, monkeypatch):
     monkeypatch.setattr("textpriv.guarantees.epsilon.cache_folder", lambda: records)
+    monkeypatch.setattr("textpriv.evaluation.best_attacker._READ", 1_000)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +162,7 @@ def test_an_estimated_recovery_is_below_the_wanted_by_its_error(english, monkeyp
             text=text,
             is_content=english.vocabulary.is_content,
         ).alone(mechanism)
-        for text in (sampled_text(model), sampled_text(model, 20_000, seed=1))
+        for text in (sampled_text(model), sampled_text(model, 1_000, seed=1))
     )
     assert 0.2 < searched[0] < searched[0] + 1.96 * searched[1] <= 0.3
     assert shown == (found.value, found.standard_error)  # not the words that were searched on
@@ -164,20 +170,52 @@ def test_an_estimated_recovery_is_below_the_wanted_by_its_error(english, monkeyp
     assert choose_epsilon(english, recovery=0.3, mechanism="contextual") == found
 
 
-def test_the_contextual_attacker_guesses_as_a_plain_one_does(english):
-    text = sampled_text(general_english(english.vocabulary.words), 40)
-    mechanism = ContextualTEM(english, 1.5)
-    prior = english.vocabulary.prior_weights("zipf")
-    content = english.vocabulary.is_content
-    attacker = BestAttacker(prior, text=text, is_content=content, candidates=801)
-    released = attacker.released(mechanism)
-    single = text.model.probability(np.arange(800))
-    told = [at for at, word in enumerate(text.ids) if word >= 0 and content[word]]
-    right = 0
-    for at in told:
-        laws = [mechanism.log_prob(word, released[:at])[released[at]] for word in range(800)]
-        right += int(np.argmax(single * content * np.exp(laws)) == text.ids[at])
-    assert attacker.alone(mechanism)[0] == right / len(told)
+def repeated(index, epsilon: float, words: int) -> float:
+    """The share of content words that come out as they are, of words that the model of general English wrote."""
+    text = sampled_text(general_english(index.vocabulary.words), words, seed=2)
+    content = index.vocabulary.is_content[text.ids]
+    stream = KeyedStreams(seed=1).stream("repeated")
+    out = ContextualTEM(index, epsilon).sample_documents(text.ids, text.offsets, [stream])
+    return float((out == text.ids)[content & (text.ids >= 0)].mean())
+
+
+@pytest.mark.parametrize("wanted", [0.05, 0.1, 0.2])
+def test_who_repeats_words_recovers_no_more_than_recorded(wanted):
+    index = Index.builtin("en")
+    found = choose_epsilon(index, recovery=wanted, mechanism="contextual")
+    # Some 1,800 content words; six deviations of both estimates.
+    most = found.value + 6 * math.hypot(found.standard_error, math.sqrt(wanted / 1_800))
+    assert repeated(index, found.epsilon, 6_000) <= most
+
+
+def test_both_attackers_are_said_with_their_intervals():
+    told = attackers_in_words((0.0998, 0.0), (0.22, 0.01))
+    assert "word by word recovers 10.0% of content words" in told
+    assert "A reader of whole texts: 22.0% (20.0 to 24.0%)" in told
+    assert "may recover more" in told
+    alone = attackers_in_words((0.09, 0.01), None)
+    assert "9.0% (7.0 to 11.0%)" in alone
+    assert "textpriv choose --context FILE" in alone
+
+
+def test_the_reader_of_whole_texts_is_tried_where_the_model_fits(english, index):
+    found = choose_epsilon(english, recovery=0.3)
+    vocabulary = english.vocabulary
+    attacker = BestAttacker(vocabulary.prior_weights("zipf"), is_content=vocabulary.is_content)
+    whole = attacker.reader(TEM(english, found.epsilon))
+    assert found.rates == ((found.value, 0.0), whole)
+    assert whole[0] > found.value
+    assert choose_epsilon(index, recovery=0.3).reader is None
+
+
+def test_figures_of_the_pages_are_those_of_the_records():
+    spec = importlib.util.spec_from_file_location("tool", ROOT / "tools/make_builtin_vocabulary.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    for page in tool.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert tool.filled(text) == text, page.name
+        assert "| word by word | whole texts |" in text
 
 
 def test_recorded_epsilons_of_the_built_in_index_hold(monkeypatch):

@@ -92,11 +92,12 @@ def test_draws_of_four_positions_follow_their_joint_law(index, model, stream, go
     assert goodness(counts.ravel(), joint.ravel()) > level
 
 
-def test_draws_among_many_successors_follow_their_law(index_of, stream, goodness, level):
+@pytest.mark.parametrize("k", [20, 300])
+def test_draws_among_many_successors_follow_their_law(index_of, stream, goodness, level, k):
     size, draws, rng = 700, 40_000, np.random.default_rng(5)
     points = rng.normal(size=(size, 2))
     points[1] = points[0]
-    large = index_of(points, space="euclidean", k=20)
+    large = index_of(points, space="euclidean", k=k)
     text = np.full(12_000, FULL_STOP, np.int32)
     text[1::2] = rng.permutation(np.arange(6_000) % size)
     model = NGrams.from_ids(text, np.array([0, len(text)]), size)
@@ -179,6 +180,15 @@ def test_emissions_are_the_law_at_each_released_word(index):
         for column, word in enumerate(words[row]):
             law = mechanism.log_prob(-1 if word == SIZE else int(word), released[:at].tolist())
             assert found[row, column] == pytest.approx(np.exp(law[released[at]]), rel=1e-9)
+
+
+def test_the_prior_is_that_of_the_model_and_no_average_has_context(index):
+    mechanism = ContextualTEM(index, EPSILON, model=models()["ordinary"])
+    assert np.array_equal(mechanism.prior, mechanism.measure.weights)
+    assert mechanism.gamma == pytest.approx(30 / mechanism.t)
+    assert not mechanism.average().reads_context
+    plain = textpriv.TEM(index, EPSILON)
+    assert plain.average() is plain
 
 
 def test_a_callable_model_draws_by_its_weights(index, stream, goodness, level):

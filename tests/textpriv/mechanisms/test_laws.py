@@ -15,7 +15,7 @@ from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import goodness_of_fit
 from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, Madlib, TreeTEM
-from textpriv.mechanisms.near import decay
+from textpriv.mechanisms.near import attempts, decay, fits
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.vocabulary import Vocabulary
 
@@ -147,6 +147,35 @@ def test_one_attempt_returns_words_in_proportion_to_their_weights(rarest):
         for word in np.flatnonzero(mechanism.tables.rows.block_row < 0)[:5].tolist():
             ratio = one_attempt(mechanism, word) / np.exp(mechanism.log_prob(word))
             assert ratio.max() / ratio.min() - 1 < 4.1 * 2.0**-32
+
+
+@pytest.mark.parametrize(
+    ("real", "below", "wanted"),
+    [
+        (0.25, 0.24, True),
+        (0.25, 0.26, False),
+        (2.25, 0.74, True),
+        (2.25, 0.76, False),
+        (2.0**32, 0.999, True),
+    ],
+)
+def test_a_coin_makes_up_for_rounding_up(real, below, wanted):
+    assert fits(real, np.uint64(below * 2.0**64), np.uint64(0)) == wanted
+
+
+def test_a_listed_word_of_few_parts_is_accepted_by_a_coin(index_of):
+    points = np.random.default_rng(2).normal(size=(40, 3))
+    mechanism = TEM(index_of(points, space="euclidean", k=40), 25.0, gamma=2.4)
+    mechanism.tables.prepare(np.arange(40, dtype=np.int32))
+    rows = mechanism.tables.rows
+    gaps = np.diff(rows.ends, axis=1)
+    word, rank = (int(each[0]) for each in np.nonzero((gaps > 0) & (gaps < 2**32)))
+    part, worst = rows.ends[word, rank] << np.uint64(2), np.uint64(2**64 - 1)
+    for coins, wanted in (((0, 0), rows.ids[word, rank + 1]), ((worst, worst), -5)):
+        random = np.array([[part, 0, *coins]], np.uint64)
+        out = np.array([-5], np.int32)
+        attempts(rows, np.array([word], np.int32), np.zeros(1, np.int64), random, out)
+        assert out[0] == wanted
 
 
 def test_another_thread_may_fill_in_the_same_rows_first(index_of):

@@ -129,8 +129,8 @@ def test_the_first_screen_says_what_stays_and_what_is_recovered(index):
     stays, _ = keep_share(mechanism, 200)
     assert f"{stays:.0%}".replace("%", " %") in first
     assert percent(alone.content) in first
-    assert percent(attacker.in_context(mechanism)[0]) in first
-    assert "none was tried" in Page(report_page(textpriv.Privatizer(mechanism))).text
+    assert percent(attacker.reader(mechanism)[0]) in first
+    assert "None was tried" in Page(report_page(textpriv.Privatizer(mechanism))).text
 
 
 def test_the_first_screen_has_no_jargon(source):
