@@ -85,8 +85,9 @@ _PHONE_DIGITS = 7, 15  # as few as in a local number, as many as in ITU-T E.164
 class Detector(Protocol):
     """Finds spans: for each text kinds and offsets.
 
-    Each text is looked at by itself: what is found in one must not depend on another, nor on the batch. An attribute
-    ``finds_no``, such as "names", is optional: the statement then says that the detector finds no such spans.
+    Each text is looked at by itself: what is found in one must not depend on another, nor on the batch. Two attributes are
+    optional. ``finds_no``, such as "names": the statement then says that the detector finds no such spans. ``labels``, all
+    that the detector gives: a policy that does not know one then warns before the first text.
     """
 
     def detect(self, texts: Sequence[str]) -> Iterable[Iterable[Span]]:
@@ -101,6 +102,7 @@ class RegexDetector:
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = {kind: re.compile(pattern) for kind, pattern in patterns.items()}
+        self.labels = tuple(patterns)
         self.finds_no = f"kinds but {', '.join(patterns)}"
 
     def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
@@ -128,7 +130,7 @@ class PatternDetector:
         The country (ISO 3166) whose phone numbers are found without a code of the country.
     """
 
-    finds_no = "names"
+    finds_no, labels = "names", PATTERN_KINDS
 
     def __init__(self, region: str = "US") -> None:
         self._region = region
@@ -205,11 +207,11 @@ class SpacyDetector:
     ----------
     nlp : Language or str
         A pipeline with a named-entity recogniser, an ``EntityRuler`` or a ``SpanRuler``, or the name or path of one.
-    groups : tuple of str
-        Span groups to read besides ``doc.ents``.
+    groups : tuple of str, optional
+        Span groups to read besides ``doc.ents``. Default: all.
     """
 
-    def __init__(self, nlp: Language | str, groups: tuple[str, ...] = ()) -> None:
+    def __init__(self, nlp: Language | str, groups: tuple[str, ...] | None = None) -> None:
         import spacy
 
         try:
@@ -222,7 +224,16 @@ class SpacyDetector:
             raise SpanError(
                 "this spaCy pipeline has no component that finds anything. Add an entity_ruler, a span_ruler or ner."
             )
-        self._groups = tuple(groups)
+        self._groups = None if groups is None else tuple(groups)
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the components that find entities or span groups."""
+        found = list[str]()
+        for name in self._nlp.pipe_names:
+            if {"doc.ents", "doc.spans"} & {*self._nlp.get_pipe_meta(name).assigns}:
+                found += self._nlp.pipe_labels.get(name, ())
+        return found
 
     def detect(self, texts: Sequence[str]) -> list[list[Span]]:
         """Return the spans of each text."""
@@ -231,7 +242,7 @@ class SpacyDetector:
 
     def _spans_of(self, doc: Doc) -> list[Span]:
         spans = list(doc.ents)
-        for group in self._groups:
+        for group in doc.spans if self._groups is None else self._groups:
             spans += doc.spans.get(group, ())
         return [Span(each.start_char, each.end_char, each.label_) for each in spans]
 
@@ -267,6 +278,12 @@ class PresidioDetector:
         """Return the spans of each text."""
         with _forgetting(*self._pipelines.values()):
             return list(map(self._spans_of, texts))
+
+    @property
+    def labels(self) -> list[str]:
+        """The entities that the recognisers give."""
+        found: list[str] = self._analyzer.get_supported_entities(self._language)
+        return found
 
     @property
     def _pipelines(self) -> Mapping[str, Language]:
