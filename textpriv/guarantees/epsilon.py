@@ -33,6 +33,7 @@ from textpriv.evaluation.best_attacker import (
 )
 from textpriv.evaluation.deniability import WordSample
 from textpriv.evaluation.law import Law
+from textpriv.evaluation.recovery import content_prior
 from textpriv.files import atomic_write, cache_folder
 from textpriv.index.builtin import ENGLISH
 from textpriv.index.index import Index
@@ -165,9 +166,15 @@ def choose_epsilon(
     return Choice(found.epsilon, "keep", keep, *keep_share(make(found.epsilon)))
 
 
-def keep_share(mechanism: Mechanism, words: int = _WORDS) -> tuple[float, float]:
-    """Return the mean probability that a token stays, over a public sample of words, and its standard error."""
-    sample = WordSample.of(mechanism.index.vocabulary.prior_weights("zipf"), words)
+def keep_share(
+    mechanism: Mechanism, words: int = _WORDS, of: str = "all"
+) -> tuple[float, float]:
+    """Return the mean probability that a token stays, over a public sample of words, and its standard error.
+
+    With ``of="content"`` the sample has content words only: whoever repeats the output recovers so many of them.
+    """
+    weights = mechanism.index.vocabulary.prior_weights("zipf")
+    sample = WordSample.of(weights if of == "all" else content_prior(weights), words)
     law = Law(mechanism).rows(sample.ids)
     keep = law[np.arange(len(law)), sample.ids].astype(np.float64)
     return sample.mean(keep), sample.standard_error(keep)
