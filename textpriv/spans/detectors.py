@@ -327,10 +327,10 @@ _one_zone = threading.Lock()  # memory zones of one pipeline must not overlap
 
 @contextlib.contextmanager
 def _forgetting(*pipelines: Language) -> Iterator[None]:
-    """Remove from the pipelines' vocabularies what texts leave in them, where spaCy has memory zones (3.8)."""
+    """Remove from the pipelines' vocabularies what texts leave in them."""
     with _one_zone, contextlib.ExitStack() as zones:
         for nlp in pipelines:
-            zones.enter_context(getattr(nlp, "memory_zone", contextlib.nullcontext)())
+            zones.enter_context(nlp.memory_zone())
         yield
 
 
