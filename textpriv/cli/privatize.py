@@ -191,7 +191,6 @@ def privatize(
     # The ledger is made by being opened, so all else is checked before.
     check_corpus(source, target, options, filter(None, [release.policy]))
     privatizer = settings.build()
-    _warn_of_recovery(privatizer.mechanism)
     try:
         report = privatize_corpus(source, target, privatizer, options)
     except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
@@ -199,6 +198,7 @@ def privatize(
         if left.job and "--resume" not in str(error):  # else the error says so
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise
+    _warn_of_recovery(privatizer.mechanism)
     if run.forget_key and key is not None:
         key.forget()
     kept = None if run.forget_key or key is None else key.path

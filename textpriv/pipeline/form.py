@@ -163,7 +163,9 @@ class PrivateForm:
         once = once or self.options.seed is not None or self.options.run_key is not None
         privatizer = self.prepare()
         labels = None
-        if self.takes_entities and privatizer.spans is not None:  # found by the pipeline, as by a detector
+        if (
+            self.takes_entities and privatizer.spans is not None
+        ):  # found by the pipeline, as by a detector
             labels = [privatizer.spans.with_known_labels(reading.spans) for reading in batch]
         raw = privatizer.read_batch([reading.text for reading in batch], labels)
         keys = [self._key(reading.text) for reading in batch] if once else None

@@ -51,8 +51,9 @@ class PipelineOptions:
     save_raw_words
         Whether the pipeline may be saved with words in its vocabulary that were never released.
     spans
-        The policy of typed spans: "notes", "tickets", "chat", the path of a TOML file, or a dict such as ``{"preset": "chat",
-        "labels": {"PATIENT": "PERSON"}}``. For the component the entities of raw documents are spans, too.
+        The policy of typed spans: "notes", "tickets", "chat", the path of a TOML file, or a dict such as
+        ``{"preset": "chat", "labels": {"PATIENT": "PERSON"}}``. For the component the entities of raw documents are spans,
+        too.
     detect
         Detectors whose spans are added: "patterns", "presidio", "spacy:PIPELINE".
     """

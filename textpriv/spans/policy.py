@@ -175,7 +175,9 @@ class SpanPolicy:
         try:
             if "preset" in rest:
                 preset = cls.preset(rest.pop("preset")).to_dict()
-                both = {part: {**preset[part], **rest.get(part, {})} for part in ("kinds", "labels")}
+                both = {
+                    part: {**preset[part], **rest.get(part, {})} for part in ("kinds", "labels")
+                }
                 rest = preset | rest | both
             kinds = dict(rest.pop("kinds", {}))
             return cls({kind: _law(kind, given) for kind, given in kinds.items()}, **rest)

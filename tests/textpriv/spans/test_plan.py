@@ -355,7 +355,9 @@ def test_overlapping_empty_and_unreadable_spans_go_by_the_rule(mechanism):
 @pytest.mark.parametrize("label", ["PATIENT", "DATE", "w1 secret"])
 def test_a_label_of_a_text_that_is_not_known_is_refused(mechanism, label):
     labelled = Privatizer(mechanism, spans=POLICY)
-    with pytest.raises(SpanError, match=r"label of span 1\. It knows NUMBER, CODE, .*labels") as caught:
+    with pytest.raises(
+        SpanError, match=r"label of span 1\. It knows NUMBER, CODE, .*labels"
+    ) as caught:
         labelled.privatize("ann w0", labels=[(0, 3, "CODE"), (4, 6, label)])
     assert label not in str(caught.value).partition("Add them")[0]
 
