@@ -132,8 +132,7 @@ def index(
     print(f"{out}: {len(built):,} words, {done['seconds']:.1f} s")
     if sum(word != word.lower() for word in built.vocabulary.words) > len(built) // 20:
         say("Many words have capitals, and texts are lower-cased. Add --lower to match them.")
-    kind = " --mechanism tree" if hasattr(built, "names") else ""
-    say(f"Next: textpriv explain WORD --index {out}{kind} --recovery 0.1")
+    say(f"Next: textpriv explain WORD --index {out} --recovery 0.1")
 
 
 def _list_sets(language: str | None) -> None:

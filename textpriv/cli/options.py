@@ -106,7 +106,7 @@ class MechanismOptions(Options):
         metavar="NAME",
         autocompletion=lambda: [*mechanism_names()],
         help=f"How words are replaced: {', '.join(mechanism_names())}, or a registered name such as mine.Gauss.v1. Default: "
-        "contextual with the built-in English words or an index with --text, else tem.",
+        "tree over a hierarchy, contextual with the built-in English words or an index with --text, else tem.",
     )
     prior: str | None = rare(
         help="How often each word is drawn: zipf, uniform, counts (of the index), or a file of 'word count' lines."

@@ -146,8 +146,8 @@ def choose_epsilon(
             raise MechanismError(f"no epsilon gives odds of {odds} to 1. Choose odds above 1.")
         return Choice(epsilon, "odds", float(odds), float(odds), 0.0)
     if mechanism is None:
-        named = default_name(index) if recovery is not None and not settings else "tem"
-        mechanism = "tree" if isinstance(index, Tree) else named
+        is_default = isinstance(index, Tree) or (recovery is not None and not settings)
+        mechanism = default_name(index) if is_default else "tem"
     configure = find_mechanism(mechanism)
 
     def make(epsilon: float) -> Mechanism:
@@ -166,9 +166,7 @@ def choose_epsilon(
     return Choice(found.epsilon, "keep", keep, *keep_share(make(found.epsilon)))
 
 
-def keep_share(
-    mechanism: Mechanism, words: int = _WORDS, of: str = "all"
-) -> tuple[float, float]:
+def keep_share(mechanism: Mechanism, words: int = _WORDS, of: str = "all") -> tuple[float, float]:
     """Return the mean probability that a token stays, over a public sample of words, and its standard error.
 
     With ``of="content"`` the sample has content words only: whoever repeats the output recovers so many of them.
@@ -355,7 +353,7 @@ def choose(
     for name, index in named.items():
         own = "tree" if isinstance(index, Tree) else "tem"
         others = dict.fromkeys([*mechanisms, default_name(index)])
-        others.pop("tem", None)
+        others.pop(own, None)
         priors = ["full", "zipf", "uniform"] if own == "tree" else ["zipf", "uniform"]
         if index.vocabulary.prior is not None:
             priors.append("counts")

@@ -78,11 +78,13 @@ def find_mechanism(name: str) -> Any:
 def default_name(index: Any) -> str:
     """Short name of the mechanism of an index where none is named.
 
-    It is contextual with a language model of the index or with the built-in English words, else TEM.
+    It is tree over a tree, contextual with a language model of the index or with the built-in English words, else TEM.
     """
     from textpriv.index.index import Index
     from textpriv.vocabulary.builtin import read_manifest
 
+    if getattr(index, "space", None) == "tree":
+        return "tree"
     if not isinstance(index, Index) or (index.model is None and index.language != "en"):
         return "tem"
     builtin = read_manifest("en")["fingerprint"]
