@@ -2,7 +2,7 @@
 
 A detector sees private text: nothing here keeps, logs or quotes it. :class:`PatternDetector` finds candidates by regular
 expressions; spaCy (mail and web addresses), ``ipaddress``, ``phonenumbers`` and the checksums of ``python-stdnum`` decide.
-Names have no pattern and need spaCy or Presidio.
+Names have no pattern and need spaCy, Presidio or a list.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from textpriv.errors import SpanError, needs
@@ -30,6 +31,7 @@ __all__ = [
     "PresidioDetector",
     "RegexDetector",
     "SpacyDetector",
+    "WordsDetector",
     "best_detectors",
     "finders_of_names",
     "make_detector",
@@ -72,6 +74,7 @@ _COMPILED = {
 }
 PATTERN_KINDS = ("EMAIL", "URL", *_PATTERNS)
 
+_PART, _GAP = re.compile(r"[^\W\d_]+"), re.compile(r"\s|['’-]|\. ?")  # of an entry of a list
 _DIGIT = re.compile("[0-9]")
 _DIGITS_OF_A_PHONE = re.compile(r"[0-9](?:[ ()./-]{0,3}[0-9]){6}")
 _ADDRESS = re.compile(r"@|://|\.[A-Za-z]{2}")
@@ -117,6 +120,66 @@ class RegexDetector:
     def fingerprint(self) -> str:
         """Kinds, patterns and flags."""
         return repr([(kind, each.pattern, each.flags) for kind, each in self._patterns.items()])
+
+
+class WordsDetector:
+    """A detector of the words of a public list, such as names, in any case.
+
+    Parameters
+    ----------
+    words : iterable of str
+        An entry may have several words. Leave out names that are also common words, such as "will".
+    kind : str
+    """
+
+    def __init__(self, words: Iterable[str], kind: str = "PERSON") -> None:
+        entries = (tuple(_PART.findall(entry.casefold())) for entry in words)
+        self._entries = frozenset(filter(None, entries))
+        self._lengths: dict[
+            str, list[int]
+        ] = {}  # of the entries that begin with a word, longest first
+        for entry in sorted(self._entries, key=len, reverse=True):
+            self._lengths.setdefault(entry[0], []).append(len(entry))
+        self.labels = (kind,)
+        self.finds_no = "names outside its list"
+
+    @classmethod
+    def load(cls, path: str) -> WordsDetector:
+        """Read a list from a file, one entry a line."""
+        try:
+            with open(path, encoding="utf-8-sig") as file:
+                found = cls(file)
+        except OSError as error:
+            raise SpanError(
+                f"cannot read the list {path}: {error.strerror}. Name a file with one name a line."
+            ) from None
+        except UnicodeDecodeError:
+            raise SpanError(f"the list {path} is not UTF-8 text. Convert it.") from None
+        if not found._entries:
+            raise SpanError(f"the list {path} has no words. Put one name on each line.")
+        return found
+
+    def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
+        """Yield the spans of each text."""
+        for text in texts:
+            found = list(_PART.finditer(text))
+            parts = [each.group().casefold() for each in found]
+            spans = []
+            for at, part in enumerate(parts):
+                for length in self._lengths.get(part, ()):
+                    near = found[at : at + length]
+                    gaps = (text[a.end() : b.start()] for a, b in pairwise(near))
+                    if tuple(parts[at : at + length]) in self._entries and all(
+                        map(_GAP.fullmatch, gaps)
+                    ):
+                        spans.append(Span(near[0].start(), near[-1].end(), self.labels[0]))
+                        break
+            yield spans
+
+    def fingerprint(self) -> str:
+        """The kind and a checksum of the list."""
+        content = hashlib.sha256(repr(sorted(self._entries)).encode()).hexdigest()
+        return f"words {self.labels[0]} {content}"
 
 
 class PatternDetector:
@@ -355,16 +418,19 @@ def best_detectors(language: str = "en") -> list[str]:
 def make_detector(name: str, language: str = "en") -> Detector:
     """Make the detector of a name, as the command line and other processes know it.
 
-    The names are "patterns", "presidio", "spacy" for the small pipeline of the language, and "spacy:" with the name or path
-    of a pipeline.
+    The names are "patterns", "presidio", "words:" with the path of a list of names, "spacy" for the small pipeline of the
+    language, and "spacy:" with the name or path of a pipeline.
     """
     kind, _, which = name.partition(":")
     if name == "patterns":
         return PatternDetector()
     if name == "presidio":
         return PresidioDetector(language=language)
+    if kind == "words" and which:
+        return WordsDetector.load(which)
     if kind == "spacy":
         return SpacyDetector(which or f"{language}_core_{'web' if language == 'en' else 'news'}_sm")
     raise SpanError(
-        f"unknown detector {name!r}; use patterns, presidio, or spacy:PIPELINE. 'textpriv doctor' lists what is installed."
+        f"unknown detector {name!r}; use patterns, presidio, spacy:PIPELINE or words:FILE. 'textpriv doctor' lists what is "
+        "installed."
     )
