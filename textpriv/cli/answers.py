@@ -80,7 +80,7 @@ def choose(*, wanted: Wanted, as_json: bool = JSON) -> None:
             context=public_texts(wanted.context),
             mechanisms=wanted.mechanism or (),
         )
-    _print_comparison(found, as_json, wanted.context is not None)
+    _print_comparison(found, as_json, wanted.context is not None, wanted.of)
 
 
 def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
@@ -102,7 +102,7 @@ def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
         print(f"epsilon {epsilon:g}\n\n{command}")
 
 
-def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> None:
+def _print_comparison(found: Comparison, as_json: bool, in_context: bool, of: str) -> None:
     """Print mechanisms at the same recovery rate, the one that keeps words closest first."""
     if as_json:
         print_json(found.to_dict())
@@ -114,6 +114,7 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
         made = each.mechanism, each.index, each.prior, f"{each.epsilon:g}"
         rows.append((*made, *shares, f"{each.distance:.2f}"))
     print_table(rows)
+    counted = "content words" if of == "content" else "tokens"
     attackers = "the Bayes-optimal single-word attacker recovers. A context attacker may recover more (--context)."
     if in_context:
         attackers = (
@@ -121,7 +122,7 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
             "one draw of your public text."
         )
     print(
-        f"\nrecovered: share of tokens that {attackers}\n"
+        f"\nrecovered: share of {counted} that {attackers}\n"
         "distance: mean distance to the output; 1 is that of two unrelated words.\n"
         "contextual: recovery is a cautious estimate. The other figures are for the start of a document. It fits "
         "each word to those before it,\nso its text reads best."

@@ -46,7 +46,7 @@ _SOURCE = typer.Argument(
     metavar="IN",
     help=".jsonl, .csv, .tsv or .txt (a document a line), also .gz; .parquet; a folder of them; a URL; - for input.",
 )
-_SAMPLED = 128  # words by which it is estimated how many stay
+_SAMPLED = 128  # words of a sample that estimates how many stay
 _MOST = 0.5  # share of words that stay or are recovered, above which a run warns
 
 _TARGET = typer.Argument(metavar="OUT", help="File or folder of the same format, or - for output.")

@@ -114,3 +114,7 @@ def __getattr__(name: str) -> Any:
     module = import_module(f"textpriv.mechanisms.{_HOME[name]}")
     value = globals()[name] = getattr(module, name)
     return value
+
+
+def __dir__() -> list[str]:
+    return __all__
