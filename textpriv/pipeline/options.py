@@ -123,7 +123,8 @@ class PipelineOptions:
 
 def takes_options(factory: Callable[..., Any]) -> Callable[..., Any]:
     """Give a factory that takes ``**options`` the signature of `PipelineOptions`, which spaCy checks a config by."""
-    *own, _ = inspect.signature(factory).parameters.values()
+    # Resolved: spaCy up to 3.8.2 at least cannot read annotations as text.
+    *own, _ = inspect.signature(factory, eval_str=True).parameters.values()
     options = inspect.signature(PipelineOptions).parameters.values()
     factory.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
     return factory
