@@ -16,7 +16,7 @@ from textpriv.statement import PrivacyStatement
 class RandomizedResponse(Mechanism):
     """Keeps a word with odds ``exp(epsilon * shortest distance)`` against each other word."""
 
-    name, needs_exact_lists = "RandomizedResponse", False
+    name = "RandomizedResponse"
 
     def __init__(self, index, epsilon):
         super().__init__(index, epsilon)

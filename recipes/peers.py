@@ -113,8 +113,6 @@ class Peer(Mechanism):
         A name of ``FORMS``.
     """
 
-    needs_exact_lists = False
-
     def __init__(self, index: textpriv.Index, epsilon: float, form: str) -> None:
         super().__init__(index, epsilon)
         self.form = self.name = form

@@ -66,8 +66,8 @@ class Privatizer:
         for every document: its name, or a :class:`textpriv.ledger.Document` that also names its author.
     language : str, optional
         A spaCy language code, for the tokenizer. Default: that of the index, or English.
-    spans : SpanPolicy, optional
-        Kinds of spans that are drawn by laws of their own. Everything else is words.
+    spans : SpanPolicy, str or mapping, optional
+        Kinds of spans that are drawn by laws of their own, as :meth:`SpanPolicy.of` reads them. Everything else is words.
     detector : Detector or sequence of Detector, optional
         Finds the spans. None if each text comes with labels.
 
@@ -90,7 +90,7 @@ class Privatizer:
         run_key: bytes | None = None,
         ledger: Ledger | None = None,
         language: str | None = None,
-        spans: SpanPolicy | None = None,
+        spans: SpanPolicy | str | Mapping[str, Any] | None = None,
         detector: Detector | Sequence[Detector] | None = None,
     ) -> None:
         if not isinstance(mechanism, Mechanism):
@@ -108,7 +108,7 @@ class Privatizer:
         self.seed = seed
         self.language = language or mechanism.index.language or DEFAULT_LANGUAGE
         self.ledger = ledger
-        self.spans = None if spans is None else SpanPlan(spans, detector)
+        self.spans = None if spans is None else SpanPlan(SpanPolicy.of(spans), detector)
         self._streams = _DocumentStreams(run_key, seed, ledger)
         self._terms = None if ledger is None else Terms.of(mechanism, self.fingerprint)
 

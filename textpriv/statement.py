@@ -309,8 +309,13 @@ class PrivacyStatement:
 
     def __repr__(self) -> str:
         claim = "none" if self.epsilon is None else f"{at_most(self.epsilon)}"
+        claim += (
+            f" {self.unit}"
+            if self.by_distance
+            else f", delta {at_most(self.delta)} for {self.unit}"
+        )
         return (
-            f"PrivacyStatement({self.mechanism}: epsilon {claim}, delta {at_most(self.delta)} for {self.unit}, "
+            f"PrivacyStatement({self.mechanism}: epsilon {claim}, "
             f"{self.verdict}, {len(self.not_protected)} not protected)"
         )
 

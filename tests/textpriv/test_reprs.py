@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from importlib import metadata
 
 import numpy as np
@@ -53,3 +54,15 @@ def test_an_extra_is_installed_by_its_packages(monkeypatch):
 
     monkeypatch.setattr(errors, "requires", unknown)
     assert errors.how_to_install("ray").startswith("pip install '.[ray]' in a clone")
+
+
+def test_a_statement_by_distance_shows_its_unit_and_no_delta(three_points):
+    shown = repr(textpriv.TEM(three_points, 2.0).statement)
+    assert "epsilon 2 per unit of Euclidean distance" in shown
+    assert "delta" not in shown
+
+
+@pytest.mark.parametrize("name", ["textpriv.evaluation", "textpriv.mechanisms"])
+def test_dir_shows_what_a_package_offers_and_nothing_else(name):
+    package = importlib.import_module(name)
+    assert dir(package) == sorted(package.__all__)

@@ -70,3 +70,10 @@ def test_a_language_without_a_vocabulary_says_what_to_do():
         nlp("Ein Satz.")
     with pytest.raises(VocabularyError, match="only of: en"):
         textpriv.privatize("Ein Satz.", epsilon=2.0, language="de")
+
+
+@pytest.mark.parametrize("amount", [{"epsilon": 2.0}, {"recovery": 0.2}])
+def test_a_tree_has_a_default_mechanism(amount):
+    vectors = np.random.default_rng(0).normal(size=(300, 4))
+    tree = textpriv.Tree.build(textpriv.Vocabulary([f"w{i}" for i in range(300)], vectors))
+    assert textpriv.privatize("w1 w2", index=tree, **amount).startswith("w")

@@ -80,7 +80,7 @@ def choose(*, wanted: Wanted, as_json: bool = JSON) -> None:
             context=public_texts(wanted.context),
             mechanisms=wanted.mechanism or (),
         )
-    _print_comparison(found, as_json, wanted.context is not None)
+    _print_comparison(found, as_json, wanted.context is not None, wanted.of)
 
 
 def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
@@ -100,7 +100,7 @@ def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
         print(f"epsilon {epsilon:g}\n\n{command}")
 
 
-def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> None:
+def _print_comparison(found: Comparison, as_json: bool, in_context: bool, of: str) -> None:
     """Print mechanisms at the same recovery rate, the default first."""
     if as_json:
         print_json(found.to_dict())
@@ -129,7 +129,7 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
         attackers = "the better of two attackers recovers: one who guesses word by word, and a reader of whole texts."
         tried = "on one draw of your public text"
     print(
-        f"\nrecovered: share of tokens that {attackers}\n"
+        f"\nrecovered: share of {'content words' if of == 'content' else 'tokens'} that {attackers}\n"
         f"whole texts: share that a reader of whole texts recovers, estimated {tried}. A better reader may recover more.\n"
         "distance: mean distance to the output; 1 is that of two unrelated words."
     )

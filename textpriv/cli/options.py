@@ -106,7 +106,7 @@ class MechanismOptions(Options):
         metavar="NAME",
         autocompletion=lambda: [*mechanism_names()],
         help=f"How words are replaced: {', '.join(mechanism_names())}, or a registered name such as mine.Gauss.v1. Default: "
-        "tem, over a tree tree. contextual reads best, and protects less against whole-text readers.",
+        "tree over a hierarchy, else tem. contextual reads best, and classifiers learn least from it.",
     )
     prior: str | None = rare(
         help="How often each word is drawn: zipf, uniform, counts (of the index), or a file of 'word count' lines."
@@ -182,8 +182,8 @@ class ReleaseOptions(MechanismOptions):
 
     detect: list[str] | None = option(
         metavar="DETECTOR",
-        help="Find dates and numbers (patterns, presidio), names too (spacy, spacy:PIPELINE), or the best installed (auto). "
-        "column:NAME reads spans from a column. Repeat for several.",
+        help="Find dates and numbers (patterns, presidio), names too (spacy, spacy:PIPELINE, words:FILE), or the best "
+        "installed (auto). column:NAME reads spans from a column. Repeat for several.",
     )
     policy: str | None = option(
         help="How detected spans are replaced: chat (the default), notes, tickets, or a TOML file."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from textpriv.corpus.report import CorpusReport
     from textpriv.evaluation.best_attacker import PublicText
     from textpriv.index.index import Index
+    from textpriv.mechanisms.base import Mechanism
     from textpriv.run_key import RunKey
     from textpriv.statement import PrivacyStatement
 
@@ -44,6 +46,9 @@ _SOURCE = typer.Argument(
     metavar="IN",
     help=".jsonl, .csv, .tsv or .txt (a document a line), also .gz; .parquet; a folder of them; a URL; - for input.",
 )
+_SAMPLED = 128  # words of a sample that estimates how many stay
+_MOST = 0.5  # share of words that stay or are recovered, above which a run warns
+
 _TARGET = typer.Argument(metavar="OUT", help="File or folder of the same format, or - for output.")
 
 
@@ -193,6 +198,7 @@ def privatize(
         if left.job and "--resume" not in str(error):  # else the error says so
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise
+    _warn_of_recovery(privatizer.mechanism)
     if run.forget_key and key is not None:
         key.forget()
     kept = None if run.forget_key or key is None else key.path
@@ -219,6 +225,20 @@ def _warn_unprotected(columns: tuple[str, ...], as_json: bool) -> None:
         write_event("unprotected", columns=list(columns))
         return
     warn(f"only the text is made private. These columns are copied unchanged: {', '.join(columns)}")
+
+
+def _warn_of_recovery(mechanism: Mechanism) -> None:
+    """Warn if most content words stay as they are: no bound of a statement says so."""
+    from textpriv.guarantees.epsilon import keep_share
+
+    share = 0.0
+    with contextlib.suppress(TextprivError):  # no output distribution, or no content words
+        share = keep_share(mechanism, _SAMPLED, of="content")[0]
+    if share > _MOST:
+        warn(
+            f"at this epsilon some {share:.0%} of content words stay as they are, and so do names: most of the text can be "
+            "read. Choose a smaller epsilon, or --recovery 0.1."
+        )
 
 
 def _print_report(
@@ -326,6 +346,6 @@ def decode(
         f"{target}: {documents:,} decoded documents. Of {recovery.words:,} words {origin}, {recovery.kept:.1%} stay "
         f"as they are, and decoding recovers {recovery.restored:.1%} (content words: {recovery.content_restored:.1%})."
     )
-    if recovery.restored > 0.5:
+    if recovery.restored > _MOST:
         warn("with these settings decoding recovers most of the original")
     say(f"\n{statement}")

@@ -71,6 +71,11 @@ def privatize_frame(
         )
     private = frame.copy(deep=False)
     private.attrs = {}  # which may contain anything, such as where the texts came from
+    for at, kept in enumerate(frame.dtypes):
+        if kept.name == "category":  # lists values of rows that are gone, too
+            private.isetitem(at, frame.iloc[:, at].cat.remove_unused_categories())
+    for part in ("remove_unused_categories", "remove_unused_levels"):
+        private.index = getattr(private.index, part, lambda: private.index)()
     for name, given in texts.items():
         kept = frame[name].dtype
         private[name] = given

@@ -127,8 +127,9 @@ class Comparison(DataFrame):
 
 
 def _at_epsilon(mechanism: Mechanism, epsilon: float) -> Mechanism:
-    """The same mechanism at another epsilon."""
-    return type(mechanism)(mechanism.index, **{**mechanism.settings(), "epsilon": epsilon})
+    """The same mechanism at another epsilon; chosen levels of a tree are scaled alike, as its heights contain them."""
+    settings = {name: value for name, value in mechanism.settings().items() if name != "levels"}
+    return type(mechanism)(mechanism.index, **{**settings, "epsilon": epsilon})
 
 
 def compare(

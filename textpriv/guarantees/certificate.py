@@ -47,7 +47,9 @@ class Certificate:
     Attributes
     ----------
     epsilon : float
-        The constant claimed.
+        The constant claimed: that of the statement which is released with texts.
+    asked : float
+        The mechanism's own epsilon. The claim does not hold if the statement has another.
     rho : float
         The constant found: exact over all pairs of words and all outputs if ``exact``, otherwise a lower bound. Infinite if
         some word can become what another cannot.
@@ -68,6 +70,7 @@ class Certificate:
 
     mechanism: str
     epsilon: float
+    asked: float
     rho: float
     holds: bool
     exact: bool
@@ -88,6 +91,8 @@ class Certificate:
     @property
     def verdict(self) -> str:
         """What was found, in a few words."""
+        if not _is_one(self.epsilon, self.asked):
+            return "THE STATEMENT HAS ANOTHER EPSILON THAN THE MECHANISM"
         if not self.holds:
             return "THE CLAIM DOES NOT HOLD"
         return "THE CLAIM HOLDS" if self.exact else "NOTHING REFUTES THE CLAIM"
@@ -97,10 +102,11 @@ class Certificate:
         first, second = self.worst_pair
         # Rounded up where it is exact, and down where it is a lower bound.
         constant = at_most(self.rho, 9) if self.exact else f"at least {at_least(self.rho, 9)}"
+        other = "" if _is_one(self.epsilon, self.asked) else f"; the mechanism's is {self.asked:g}"
         sure = "" if self.confidence is None else f", with {self.confidence:.1%} confidence"
         return [
             ("mechanism", self.mechanism),
-            ("claimed", f"{at_most(self.epsilon, 9)} per unit of distance"),
+            ("claimed", f"{at_most(self.epsilon, 9)} per unit of distance{other}"),
             ("constant", constant + sure),
             ("worst pair", f"{first} and {second}, at distance {self.distance:.6g}"),
             ("compared", f"{self.pairs:,} pairs of words"),
@@ -138,6 +144,11 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
     from textpriv import __version__
 
     index, words = mechanism.index, mechanism.index.vocabulary.words
+    claimed, asked = mechanism.statement.epsilon, mechanism.epsilon
+    if claimed is None:
+        raise MechanismError(
+            "The statement of this mechanism has no epsilon, so there is no claim to check. State one."
+        )
     found = _closed(mechanism, progress) or _own(mechanism) or _compared(mechanism)
     looked = (_observe_draws(mechanism), _observe_lists(index))
     refuted = [sentence for passed, sentence in looked if not passed]
@@ -146,9 +157,12 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
     notes += _kept_words(mechanism, found.stays)
     return Certificate(
         mechanism=repr(mechanism),
-        epsilon=mechanism.epsilon,
+        epsilon=claimed,
+        asked=asked,
         rho=found.constant,
-        holds=found.constant <= mechanism.epsilon * (1 + _ROUNDING) and not refuted,
+        holds=_is_one(claimed, asked)
+        and found.constant <= claimed * (1 + _ROUNDING)
+        and not refuted,
         exact=found.exact and not mechanism.reads_context,
         worst_pair=(words[found.pair[0]], words[found.pair[1]]),
         distance=index.distance(*found.pair),
@@ -160,6 +174,11 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
         observed=tuple(sentence for passed, sentence in looked if passed and sentence),
         binding=mechanism.binding(),
     )
+
+
+def _is_one(claimed: float, asked: float) -> bool:
+    """Whether the epsilon of a statement is that of its mechanism."""
+    return math.isclose(claimed, asked, rel_tol=_ROUNDING)
 
 
 def _closed(mechanism: Mechanism, progress: bool) -> _Found | None:

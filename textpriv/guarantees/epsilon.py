@@ -34,6 +34,7 @@ from textpriv.evaluation.best_attacker import (
 )
 from textpriv.evaluation.deniability import WordSample
 from textpriv.evaluation.law import Law
+from textpriv.evaluation.recovery import content_prior
 from textpriv.files import atomic_write, cache_folder
 from textpriv.index.builtin import ENGLISH
 from textpriv.index.index import Index
@@ -172,9 +173,15 @@ def choose_epsilon(
     return Choice(found.epsilon, "keep", keep, *keep_share(make(found.epsilon)))
 
 
-def keep_share(mechanism: Mechanism, words: int = _WORDS) -> tuple[float, float]:
-    """Return the mean probability that a token stays, over a public sample of words, and its standard error."""
-    sample = WordSample.of(mechanism.index.vocabulary.prior_weights("zipf"), words)
+def keep_share(mechanism: Mechanism, words: int = _WORDS, of: str = "all") -> tuple[float, float]:
+    """Return the mean probability that a token stays, over a public sample of words, and its standard error.
+
+    With ``of="content"`` the sample has content words only: whoever repeats the output recovers so many of them.
+    """
+    weights = mechanism.index.vocabulary.prior_weights("zipf")
+    if of == "content":
+        weights = content_prior(weights, mechanism.index.vocabulary.is_content)
+    sample = WordSample.of(weights, words)
     law = Law(mechanism).rows(sample.ids)
     keep = law[np.arange(len(law)), sample.ids].astype(np.float64)
     return sample.mean(keep), sample.standard_error(keep)

@@ -164,6 +164,13 @@ def _unit_length(rows: NDArray[np.float64], least: float) -> float:
 # Nearest lists and typical distances
 
 
+def processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def exact_lists(
     grid: Grid, k: int, progress: Callable[[int, int], None] = lambda done, everything: None
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -179,9 +186,8 @@ def exact_lists(
         return int(rows[-1]) + 1
 
     # One thread a processor, each of which multiplies matrices by itself.
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
     one_each = ThreadpoolController().limit(limits=1, user_api="blas")
-    with one_each, ThreadPoolExecutor(threads) as pool:
+    with one_each, ThreadPoolExecutor(processors()) as pool:
         for done in pool.map(work, range(0, size, height)):
             progress(done, size)
     return ids, steps

@@ -101,6 +101,11 @@ class Tree(Index):
         self.places = read_only(places)
         self.neighbour_ids = self.neighbour_steps = np.empty((size, 0), np.int32)
 
+    @property
+    def points(self) -> NDArray[Any]:
+        """A tree has no points: always an error."""
+        raise AttributeError("a Tree has no points. Use distance() and distances_of().")
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over words, function words, order and heights."""

@@ -71,8 +71,8 @@ class Terms:
         loss = statement.figures.get("worst_word_loss")
         if not statement.proved or statement.epsilon is None or loss is None:
             raise LedgerError(
-                f"a ledger adds up proved guarantees, and {mechanism.name} as configured has none. Use exact lists "
-                "(backend='exact') and a mechanism whose statement is proved."
+                f"a ledger adds up proved guarantees, and {mechanism.name} as configured has none. Use a "
+                "mechanism whose statement is proved (Madlib with search='exact')."
             )
         return cls(
             settings=settings,

@@ -77,7 +77,7 @@ def find_mechanism(name: str) -> Any:
 
 def default_name(index: Any) -> str:
     """Short name of the mechanism of an index where none is named: TreeTEM over a tree, else TEM."""
-    return "tree" if index.space == "tree" else "tem"
+    return "tree" if getattr(index, "space", None) == "tree" else "tem"
 
 
 def default_mechanism(index: Any, epsilon: float) -> Mechanism:
@@ -102,3 +102,7 @@ def __getattr__(name: str) -> Any:
     module = import_module(f"textpriv.mechanisms.{_HOME[name]}")
     value = globals()[name] = getattr(module, name)
     return value
+
+
+def __dir__() -> list[str]:
+    return __all__

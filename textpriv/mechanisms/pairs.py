@@ -6,7 +6,6 @@ the two themselves, so the constant needs pairs only. Distances come exactly fro
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
@@ -15,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.index.grid import processors
 from textpriv.index.index import Index
 from textpriv.index.spaces import MANHATTAN
 
@@ -123,7 +123,7 @@ def _over_rows(
     """Call a function with the rows of all words, some at a time, on all processors."""
     rows = np.split(np.arange(len(index)), np.arange(_ROWS, len(index), _ROWS))
     found = []
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         for each in pool.map(work, rows):
             found.append(each)
             if progress:

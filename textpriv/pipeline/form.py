@@ -162,7 +162,11 @@ class PrivateForm:
         """
         once = once or self.options.seed is not None or self.options.run_key is not None
         privatizer = self.prepare()
-        labels = [reading.spans for reading in batch] if self.takes_entities else None
+        labels = None
+        if (
+            self.takes_entities and privatizer.spans is not None
+        ):  # found by the pipeline, as by a detector
+            labels = [privatizer.spans.with_known_labels(reading.spans) for reading in batch]
         raw = privatizer.read_batch([reading.text for reading in batch], labels)
         keys = [self._key(reading.text) for reading in batch] if once else None
         released = privatizer.release(raw, keys)

@@ -51,8 +51,9 @@ class PipelineOptions:
     save_raw_words
         Whether the pipeline may be saved with words in its vocabulary that were never released.
     spans
-        The policy of typed spans: "notes", "tickets", "chat", the path of a TOML file, or a dict. For the component the
-        entities of raw documents are spans, too.
+        The policy of typed spans: "notes", "tickets", "chat", the path of a TOML file, or a dict such as
+        ``{"preset": "chat", "labels": {"PATIENT": "PERSON"}}``. For the component the entities of raw documents are spans,
+        too.
     detect
         Detectors whose spans are added: "patterns", "presidio", "spacy:PIPELINE".
     """
@@ -122,7 +123,8 @@ class PipelineOptions:
 
 def takes_options(factory: Callable[..., Any]) -> Callable[..., Any]:
     """Give a factory that takes ``**options`` the signature of `PipelineOptions`, which spaCy checks a config by."""
-    *own, _ = inspect.signature(factory).parameters.values()
+    # Resolved: spaCy up to 3.8.2 at least cannot read annotations as text.
+    *own, _ = inspect.signature(factory, eval_str=True).parameters.values()
     options = inspect.signature(PipelineOptions).parameters.values()
     factory.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
     return factory

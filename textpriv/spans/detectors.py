@@ -2,7 +2,7 @@
 
 A detector sees private text: nothing here keeps, logs or quotes it. :class:`PatternDetector` finds candidates by regular
 expressions; spaCy (mail and web addresses), ``ipaddress``, ``phonenumbers`` and the checksums of ``python-stdnum`` decide.
-Names have no pattern and need spaCy or Presidio.
+Names have no pattern and need spaCy, Presidio or a list.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from textpriv.errors import SpanError, needs
@@ -30,6 +31,7 @@ __all__ = [
     "PresidioDetector",
     "RegexDetector",
     "SpacyDetector",
+    "WordsDetector",
     "best_detectors",
     "finders_of_names",
     "make_detector",
@@ -72,6 +74,7 @@ _COMPILED = {
 }
 PATTERN_KINDS = ("EMAIL", "URL", *_PATTERNS)
 
+_PART, _GAP = re.compile(r"[^\W\d_]+"), re.compile(r"\s|['’-]|\. ?")  # of an entry of a list
 _DIGIT = re.compile("[0-9]")
 _DIGITS_OF_A_PHONE = re.compile(r"[0-9](?:[ ()./-]{0,3}[0-9]){6}")
 _ADDRESS = re.compile(r"@|://|\.[A-Za-z]{2}")
@@ -85,8 +88,9 @@ _PHONE_DIGITS = 7, 15  # as few as in a local number, as many as in ITU-T E.164
 class Detector(Protocol):
     """Finds spans: for each text kinds and offsets.
 
-    Each text is looked at by itself: what is found in one must not depend on another, nor on the batch. An attribute
-    ``finds_no``, such as "names", is optional: the statement then says that the detector finds no such spans.
+    Each text is looked at by itself: what is found in one must not depend on another, nor on the batch. Two attributes are
+    optional. ``finds_no``, such as "names": the statement then says that the detector finds no such spans. ``labels``, all
+    that the detector gives: a policy that does not know one then warns before the first text.
     """
 
     def detect(self, texts: Sequence[str]) -> Iterable[Iterable[Span]]:
@@ -101,6 +105,7 @@ class RegexDetector:
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = {kind: re.compile(pattern) for kind, pattern in patterns.items()}
+        self.labels = tuple(patterns)
         self.finds_no = f"kinds but {', '.join(patterns)}"
 
     def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
@@ -117,6 +122,66 @@ class RegexDetector:
         return repr([(kind, each.pattern, each.flags) for kind, each in self._patterns.items()])
 
 
+class WordsDetector:
+    """A detector of the words of a public list, such as names, in any case.
+
+    Parameters
+    ----------
+    words : iterable of str
+        An entry may have several words. Leave out names that are also common words, such as "will".
+    kind : str
+    """
+
+    def __init__(self, words: Iterable[str], kind: str = "PERSON") -> None:
+        entries = (tuple(_PART.findall(entry.casefold())) for entry in words)
+        self._entries = frozenset(filter(None, entries))
+        self._lengths: dict[
+            str, list[int]
+        ] = {}  # of the entries that begin with a word, longest first
+        for entry in sorted(self._entries, key=len, reverse=True):
+            self._lengths.setdefault(entry[0], []).append(len(entry))
+        self.labels = (kind,)
+        self.finds_no = "names outside its list"
+
+    @classmethod
+    def load(cls, path: str) -> WordsDetector:
+        """Read a list from a file, one entry a line."""
+        try:
+            with open(path, encoding="utf-8-sig") as file:
+                found = cls(file)
+        except OSError as error:
+            raise SpanError(
+                f"cannot read the list {path}: {error.strerror}. Name a file with one name a line."
+            ) from None
+        except UnicodeDecodeError:
+            raise SpanError(f"the list {path} is not UTF-8 text. Convert it.") from None
+        if not found._entries:
+            raise SpanError(f"the list {path} has no words. Put one name on each line.")
+        return found
+
+    def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
+        """Yield the spans of each text."""
+        for text in texts:
+            found = list(_PART.finditer(text))
+            parts = [each.group().casefold() for each in found]
+            spans = []
+            for at, part in enumerate(parts):
+                for length in self._lengths.get(part, ()):
+                    near = found[at : at + length]
+                    gaps = (text[a.end() : b.start()] for a, b in pairwise(near))
+                    if tuple(parts[at : at + length]) in self._entries and all(
+                        map(_GAP.fullmatch, gaps)
+                    ):
+                        spans.append(Span(near[0].start(), near[-1].end(), self.labels[0]))
+                        break
+            yield spans
+
+    def fingerprint(self) -> str:
+        """The kind and a checksum of the list."""
+        content = hashlib.sha256(repr(sorted(self._entries)).encode()).hexdigest()
+        return f"words {self.labels[0]} {content}"
+
+
 class PatternDetector:
     """A detector of ``PATTERN_KINDS``: addresses, accounts, phone numbers, dates, times, ages, years and numbers.
 
@@ -128,7 +193,7 @@ class PatternDetector:
         The country (ISO 3166) whose phone numbers are found without a code of the country.
     """
 
-    finds_no = "names"
+    finds_no, labels = "names", PATTERN_KINDS
 
     def __init__(self, region: str = "US") -> None:
         self._region = region
@@ -205,11 +270,11 @@ class SpacyDetector:
     ----------
     nlp : Language or str
         A pipeline with a named-entity recogniser, an ``EntityRuler`` or a ``SpanRuler``, or the name or path of one.
-    groups : tuple of str
-        Span groups to read besides ``doc.ents``.
+    groups : tuple of str, optional
+        Span groups to read besides ``doc.ents``. Default: all.
     """
 
-    def __init__(self, nlp: Language | str, groups: tuple[str, ...] = ()) -> None:
+    def __init__(self, nlp: Language | str, groups: tuple[str, ...] | None = None) -> None:
         import spacy
 
         try:
@@ -222,7 +287,16 @@ class SpacyDetector:
             raise SpanError(
                 "this spaCy pipeline has no component that finds anything. Add an entity_ruler, a span_ruler or ner."
             )
-        self._groups = tuple(groups)
+        self._groups = None if groups is None else tuple(groups)
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the components that find entities or span groups."""
+        found = list[str]()
+        for name in self._nlp.pipe_names:
+            if {"doc.ents", "doc.spans"} & {*self._nlp.get_pipe_meta(name).assigns}:
+                found += self._nlp.pipe_labels.get(name, ())
+        return found
 
     def detect(self, texts: Sequence[str]) -> list[list[Span]]:
         """Return the spans of each text."""
@@ -231,7 +305,7 @@ class SpacyDetector:
 
     def _spans_of(self, doc: Doc) -> list[Span]:
         spans = list(doc.ents)
-        for group in self._groups:
+        for group in doc.spans if self._groups is None else self._groups:
             spans += doc.spans.get(group, ())
         return [Span(each.start_char, each.end_char, each.label_) for each in spans]
 
@@ -267,6 +341,12 @@ class PresidioDetector:
         """Return the spans of each text."""
         with _forgetting(*self._pipelines.values()):
             return list(map(self._spans_of, texts))
+
+    @property
+    def labels(self) -> list[str]:
+        """The entities that the recognisers give."""
+        found: list[str] = self._analyzer.get_supported_entities(self._language)
+        return found
 
     @property
     def _pipelines(self) -> Mapping[str, Language]:
@@ -310,10 +390,10 @@ _one_zone = threading.Lock()  # memory zones of one pipeline must not overlap
 
 @contextlib.contextmanager
 def _forgetting(*pipelines: Language) -> Iterator[None]:
-    """Remove from the pipelines' vocabularies what texts leave in them, where spaCy has memory zones (3.8)."""
+    """Remove from the pipelines' vocabularies what texts leave in them."""
     with _one_zone, contextlib.ExitStack() as zones:
         for nlp in pipelines:
-            zones.enter_context(getattr(nlp, "memory_zone", contextlib.nullcontext)())
+            zones.enter_context(nlp.memory_zone())
         yield
 
 
@@ -338,16 +418,19 @@ def best_detectors(language: str = "en") -> list[str]:
 def make_detector(name: str, language: str = "en") -> Detector:
     """Make the detector of a name, as the command line and other processes know it.
 
-    The names are "patterns", "presidio", "spacy" for the small pipeline of the language, and "spacy:" with the name or path
-    of a pipeline.
+    The names are "patterns", "presidio", "words:" with the path of a list of names, "spacy" for the small pipeline of the
+    language, and "spacy:" with the name or path of a pipeline.
     """
     kind, _, which = name.partition(":")
     if name == "patterns":
         return PatternDetector()
     if name == "presidio":
         return PresidioDetector(language=language)
+    if kind == "words" and which:
+        return WordsDetector.load(which)
     if kind == "spacy":
         return SpacyDetector(which or f"{language}_core_{'web' if language == 'en' else 'news'}_sm")
     raise SpanError(
-        f"unknown detector {name!r}; use patterns, presidio, or spacy:PIPELINE. 'textpriv doctor' lists what is installed."
+        f"unknown detector {name!r}; use patterns, presidio, spacy:PIPELINE or words:FILE. 'textpriv doctor' lists what is "
+        "installed."
     )

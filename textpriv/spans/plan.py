@@ -8,8 +8,9 @@ everything outside of spans is words.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -37,6 +38,14 @@ Labels = Iterable[Sequence[Any]]  # spans of one text: start, end and kind
 _NOTHING = ["\0"]
 _AS_WRITTEN = TokenPolicy("keep", "keep", "keep", "keep", "keep", case="keep")
 _MASKED = ("",)  # the one value of a mask
+_ADD_LABELS = (
+    'Add them, with the kind that they mean: spans={"preset": "chat", "labels": {"PATIENT": "PERSON"}}, or in a TOML file '
+    'preset = "chat" and PATIENT = "PERSON" under [labels]. "words" in place of a kind says that words are right.'
+)
+
+
+class UnknownLabelWarning(UserWarning):
+    """A detector finds spans whose label the policy does not know."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +78,21 @@ class SpanPlan:
         # If words pass, what is found and no law can read must not pass with them.
         self._kinds = (*policy.kinds, *("SPAN",) * self._passes)
         self._laws = (*policy.laws.values(), *(Mask("SPAN"),) * self._passes)
+        declared = (label for each in self.detectors for label in getattr(each, "labels", ()))
+        self._unknown = self._unknown_of(declared)
+        self._warned: set[str] = set()
+        self._warn_of(self._unknown)
 
     def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return the statement of words and spans together, which names the detectors."""
         labels = "labels that came with the texts" + (", if any" if self.detectors else "")
         found = f"Spans were found by: {'; '.join([*map(_named, self.detectors), labels])}"
-        return self.policy.extend(statement).extended(notes=(found,))
+        missing = "Spans with a label that the policy does not know are drawn as words"
+        if self._unknown:
+            missing += f", such as {', '.join(self._unknown)}"
+        return self.policy.extend(statement).extended(
+            notes=(found, *(missing,) * (not self._passes))
+        )
 
     @cached_property
     def fingerprint(self) -> list[Any]:
@@ -110,22 +128,57 @@ class SpanPlan:
     def _find(self, texts: Sequence[str], labels: Sequence[Labels] | None) -> list[list[ReadSpan]]:
         """The spans of each text that their laws draw, in order."""
         sources = [_detected(detector, texts) for detector in self.detectors]
-        if labels is not None:
-            if len(labels) != len(texts):
-                raise SpanError(f"there are {len(texts)} texts and the labels of {len(labels)}.")
-            sources.append(list(labels))
-        if not sources:
+        if labels is not None and len(labels) != len(texts):
+            raise SpanError(f"there are {len(texts)} texts and the labels of {len(labels)}.")
+        if labels is None and not sources:
             raise SpanError("nothing finds spans: give a detector, or labels with the texts.")
         done = []
         for position, text in enumerate(texts):
             with at_position(position):
-                spans = [span for source in sources for span in checked(text, source[position])]
+                found = [span for source in sources for span in checked(text, source[position])]
+                spans = self.with_known_labels(found)
+                if labels is not None:
+                    spans += self._all_known(checked(text, labels[position]))
                 read = [each for span in spans if (each := self._read(text, span)) is not None]
                 stay = without_overlaps(read, len(text))
                 if self._passes:
                     stay = self._with_rests(stay, read)
                 done.append(stay)
         return done
+
+    def with_known_labels(self, found: Labels) -> list[Span]:
+        """Return spans of a detector without those of unknown labels, which are drawn as words; warn once of each label."""
+        spans = [Span(*each) for each in found]
+        if unknown := {*self._unknown_of(span.kind for span in spans)}:
+            self._warn_of(unknown - self._warned)
+            return [span for span in spans if span.kind not in unknown]
+        return spans
+
+    def _unknown_of(self, labels: Iterable[str]) -> list[str]:
+        """The labels that the policy does not know; none where it masks them."""
+        if self._passes:
+            return []
+        return sorted({label for label in labels if self.policy.kind_of(label) is None})
+
+    def _warn_of(self, labels: Collection[str]) -> None:
+        self._warned.update(labels)
+        if labels:
+            warnings.warn(
+                f"the policy of spans does not know these labels of a detector: {', '.join(sorted(labels))}. What they mark "
+                f"is drawn as words. {_ADD_LABELS}",
+                UnknownLabelWarning,
+                stacklevel=2,
+            )
+
+    def _all_known(self, given: list[Span]) -> list[Span]:
+        """Return spans that came with a text; refuse a label that is not known, and quote none: it may be private."""
+        for number, span in enumerate(given):
+            if self._unknown_of([span.kind]):
+                known = ", ".join(self.policy.known_labels)
+                raise SpanError(
+                    f"the policy of spans does not know the label of span {number}. It knows {known}. {_ADD_LABELS}"
+                )
+        return given
 
     def _read(self, text: str, span: Span) -> ReadSpan | None:
         law = self.policy.law_of(span.kind)

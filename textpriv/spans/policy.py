@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from textpriv.tokenization.policy import LOWERED
 UNDETECTED_PASS = "pass what the detector misses"  # noqa: S105 - no password
 
 PRESETS = ("notes", "tickets", "chat")
+WORDS = "words"  # in place of a kind: spans of this label are drawn like all other words
 
 # Labels of spaCy's and Presidio's detectors, and the kinds of the presets and of the patterns.
 LABELS = {
@@ -35,7 +37,12 @@ LABELS = {
     "FAC": "PLACE",
     "ORG": "ORGANIZATION",
     "CARDINAL": "NUMBER",
+    **dict.fromkeys(("US_BANK_NUMBER", "US_DRIVER_LICENSE", "US_ITIN", "US_PASSPORT"), "ID"),
+    **dict.fromkeys(("CRYPTO", "MAC_ADDRESS", "MEDICAL_LICENSE", "UK_NHS", "UUID"), "ID"),
+    **dict.fromkeys(("EVENT", "LANGUAGE", "LAW", "MONEY", "NORP", "ORDINAL"), WORDS),
+    **dict.fromkeys(("PERCENT", "PRODUCT", "QUANTITY", "WORK_OF_ART", "NRP"), WORDS),
 }
+_PREFIX = re.compile("^[BIOLUES]-")  # of labels that mark where a span begins and ends
 
 _STRUCTURE = (
     "the number, kinds and places of the spans that the detector finds and the policy can read. The detector reads the "
@@ -57,8 +64,9 @@ _ADJACENT = (
 class SpanPolicy:
     """Which law each kind of span goes to.
 
-    Spans of other kinds, and those that their law cannot read, go through the word mechanism like all that no detector
-    finds.
+    A label is compared without regard to case and to a prefix such as ``B-``. A label of a detector that the policy does not
+    know is drawn as words, with a warning; one that comes with a text is an error. Spans that their law cannot read are
+    drawn as words too.
 
     Attributes
     ----------
@@ -66,7 +74,7 @@ class SpanPolicy:
         By kind. Draws of two kinds within a person or document are independent: labels bring what must move together under
         one kind. Of two equal spans the kind that comes first here counts.
     labels : mapping of str to str
-        From a detector's label to a kind; over those of :data:`LABELS`. A label that is itself a kind stays one.
+        From a detector's label to a kind, or to "words"; over those of :data:`LABELS`.
     undetected : str
         "words", or ``"pass what the detector misses"``: all else is released as written, and nothing of it is protected.
         All that is found and is drawn by no law is masked then.
@@ -81,7 +89,7 @@ class SpanPolicy:
         kept = {k: law if law.scope is None else law.of_kind(k) for k, law in self.laws.items()}
         object.__setattr__(self, "laws", kept)
         for kind in self.labels.values():
-            if kind not in self.laws:
+            if kind not in self.laws and kind != WORDS:
                 raise SpanError(f"a label stands for {kind!r}, which has no law in this policy.")
         if self.undetected not in ("words", UNDETECTED_PASS):
             raise SpanError(
@@ -98,16 +106,36 @@ class SpanPolicy:
         """Whether a law draws the same for all documents of a person."""
         return any(law.scope == "person" for law in self.laws.values())
 
+    @cached_property
+    def known_labels(self) -> dict[str, str]:
+        """The kind of each label that the policy knows, or "words"."""
+        own = {kind: kind for kind in self.laws} | dict(self.labels)
+        usual = {label: own.get(kind, kind) for label, kind in LABELS.items()}
+        return own | {
+            label: kind
+            for label, kind in usual.items()
+            if label not in own and (kind in self.laws or kind == WORDS)
+        }
+
+    @cached_property
+    def _in_capitals(self) -> dict[str, str]:
+        return {label.upper(): kind for label, kind in reversed(self.known_labels.items())}
+
+    def kind_of(self, label: str) -> str | None:
+        """Return the kind that a label stands for, or "words"; None if the policy does not know it."""
+        exact = self.known_labels.get(label)
+        return exact or self._in_capitals.get(_PREFIX.sub("", label.upper()))
+
     def law_of(self, label: str) -> int | None:
-        """The number of the law that a detector's label goes to, or None."""
-        kind = self.labels.get(label, label)
-        if kind not in self.laws:
-            kind = LABELS.get(kind, kind)
+        """Return the number of the law that a label goes to; None if it is drawn as words."""
+        kind = self.kind_of(label)
         return self.kinds.index(kind) if kind in self.laws else None
 
     @classmethod
-    def of(cls, given: str | Path | Mapping[str, Any]) -> SpanPolicy:
+    def of(cls, given: SpanPolicy | str | Path | Mapping[str, Any]) -> SpanPolicy:
         """Return the policy of a preset's name, of the path of a TOML file, or of a mapping of settings."""
+        if isinstance(given, SpanPolicy):
+            return given
         if isinstance(given, Mapping):
             return cls.from_dict(given)
         return cls.preset(str(given)) if given in PRESETS else cls.load(given)
@@ -140,10 +168,17 @@ class SpanPolicy:
     def from_dict(cls, settings: Mapping[str, Any]) -> SpanPolicy:
         """Make a policy of ``kinds``, ``labels`` and ``undetected``.
 
-        In ``kinds`` each has the registered name of its ``law``, and the law's settings beside it.
+        In ``kinds`` each has the registered name of its ``law``, and the law's settings beside it. With ``preset``, the name
+        of one, kinds and labels are added to those of the preset or replace them.
         """
         rest = dict(settings)
         try:
+            if "preset" in rest:
+                preset = cls.preset(rest.pop("preset")).to_dict()
+                both = {
+                    part: {**preset[part], **rest.get(part, {})} for part in ("kinds", "labels")
+                }
+                rest = preset | rest | both
             kinds = dict(rest.pop("kinds", {}))
             return cls({kind: _law(kind, given) for kind, given in kinds.items()}, **rest)
         except (TypeError, AttributeError) as error:

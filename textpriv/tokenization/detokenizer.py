@@ -18,11 +18,15 @@ from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization.batches import SPAN, RawBatch, class_names, named_counts, tally
 
 _NONE_BEFORE, _NONE_AFTER = 1, 2
+_QUOTE, _NOT, _TAKES_NOT = 4, 8, 16  # marks whose blanks depend on other tokens
 _BLANKS = frozenset((" ", "\n", "\n\n"))
 _CLOSING = _BLANKS.union(
-    ". , ; : ! ? ) ] } % ... .. … ’ ” » 's 'm 're 've 'll 'd n't ’s ’m ’re ’ve ’ll ’d n’t".split()
+    ". , ; : ! ? ) ] } % ... .. … ’ ” » 's 'm 're 've 'll 'd ’s ’m ’re ’ve ’ll ’d -".split()
 )
-_OPENING = _BLANKS.union("( [ { “ ‘ « $ £ € #".split())
+_OPENING = _BLANKS.union("( [ { “ ‘ « $ £ € # -".split())
+_VERBS = frozenset(
+    "ai are ca could did do does had has have is might must need sha should was were wo would".split()
+)
 # Kana, Han and the marks and wide letters that are written with them: no blanks between words.
 _UNSPACED = "[\u3000-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff9f]"
 # spaCy splits off "l'" and "dell'" before a word in French and Italian, and "-on" after one in French.
@@ -128,17 +132,27 @@ class Detokenizer:
         marks[is_drawn] = self._marks[ids]
         of_string = {string: _mark(string) for string in set(batch.strings)}
         marks[~is_drawn] = [of_string[string] for string in batch.strings]
+        # Straight quotation marks open and close in turn, in each document.
+        quotes = np.flatnonzero(marks & _QUOTE)
+        first = batch.offsets[np.searchsorted(batch.offsets, quotes, side="right") - 1]
+        number = np.arange(len(quotes)) - np.searchsorted(quotes, first)
+        marks[quotes] |= np.where(number % 2, _NONE_BEFORE, _NONE_AFTER).astype(np.uint8)
+        left, right = marks[:-1], marks[1:]
+        joined = (left & _TAKES_NOT != 0) & (right & _NOT != 0)
+        joined |= (left & _NONE_AFTER != 0) | (right & _NONE_BEFORE != 0)
         blanks = np.zeros(len(is_drawn), dtype=np.bool_)
-        blanks[:-1] = (marks[:-1] & _NONE_AFTER == 0) & (marks[1:] & _NONE_BEFORE == 0)
+        blanks[:-1] = ~joined
         ends = batch.offsets[1:]
         blanks[ends[ends > 0] - 1] = False
         return is_drawn, blanks
 
 
 def _mark(word: str) -> int:
-    """The sum of ``_NONE_BEFORE`` for a word without a blank before it, and ``_NONE_AFTER`` for none after it."""
+    """Return the sum of the marks above that a word has."""
     if word.isascii() and word.isalpha():
-        return 0
+        return _TAKES_NOT * (word.lower() in _VERBS)
+    if word in ('"', "n't", "n’t"):
+        return _QUOTE if word == '"' else _NOT
     closes = word in _CLOSING or _CLOSES.fullmatch(word) is not None
     opens = word in _OPENING or _OPENS.fullmatch(word) is not None
     return _NONE_BEFORE * closes + _NONE_AFTER * opens

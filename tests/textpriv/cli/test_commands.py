@@ -31,6 +31,15 @@ def privatize(run, folder):
     return call
 
 
+@pytest.mark.parametrize(("epsilon", "warns"), [(9, True), (0.5, False)])
+def test_privatize_warns_where_most_content_words_stay(
+    run, folder, texts, tmp_path, epsilon, warns
+):
+    result = run("privatize", texts, tmp_path / "out.txt", "--index", folder, "--epsilon", epsilon)
+    assert result.exit_code == 0
+    assert ("of content words stay as they are" in result.stderr) == warns
+
+
 # index
 
 
@@ -348,7 +357,7 @@ def test_explain_compares_two_documents(run, folder, tmp_path):
 
 
 def test_explain_shows_the_groups_of_a_word(run, tree):
-    shown = run("explain", "bana", "--index", tree, "--mechanism", "tree", "--levels", ODDS).stdout
+    shown = run("explain", "bana", "--index", tree, "--levels", ODDS).stdout
     assert re.search(rf"any: {len(WORDS)} words.*3,000", shown.replace("\n", " "))
 
 
@@ -437,6 +446,12 @@ def test_doctor_tries_what_is_required_and_lists_extras(run, monkeypatch):
     assert {"package", "index", "presidio"} <= {each["name"] for each in told["checks"]}
     monkeypatch.setattr("textpriv.cli.start.installed", lambda name: None)
     assert "pip install" in run("doctor").stdout
+
+
+def test_doctor_draws_from_a_tree(run, tree):
+    result = run("doctor", "--index", tree)
+    assert result.exit_code == 0
+    assert "a text was drawn" in result.stdout
 
 
 def test_doctor_ends_with_1_if_something_required_is_broken(run, folder, monkeypatch):

@@ -15,7 +15,7 @@ import pytest
 from echo import Echo
 from small_corpora import content, read, rows, run, stop_at, write
 
-from textpriv.corpus import PrivatizerSettings, Progress, privatize_corpus, unnamed_key
+from textpriv.corpus import ColumnRule, PrivatizerSettings, Progress, privatize_corpus, unnamed_key
 from textpriv.errors import CorpusError
 from textpriv.run_key import RunKey
 
@@ -201,6 +201,7 @@ def test_a_damaged_part_is_made_again(index, lines, tmp_path):
     [
         ({"epsilon": 5.0}, "epsilon"),
         ({"document_column": "id"}, "columns"),
+        ({"columns": ColumnRule(drop=("*",))}, "columns"),
         ({"part_records": 11}, "part"),
         ({"null": "empty"}, "bad records"),
         ({"key": "other.key"}, "key or seed, or the key was destroyed"),

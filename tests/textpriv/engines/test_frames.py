@@ -219,3 +219,20 @@ def test_the_statement_of_a_frame_of_polars_names_its_columns_and_the_name_of_a_
     series = frame_statement(statement, frame["text"], null="fail")
     assert series.not_protected[-1].endswith(": its name")
     assert frame_statement(statement, frame["text"].rename(""), null="fail") == statement
+
+
+def test_categories_of_rows_that_are_gone_are_left_out(settings):
+    index = pandas.CategoricalIndex(["r", "s"], name="ward")
+    columns = {"text": ["good", "bad"], "name": ["ann", "bob"]}
+    frame = pandas.DataFrame(columns, index, dtype="category")
+    private = textpriv.privatize_frame(frame.iloc[:1], settings=settings)
+    assert list(private["name"].cat.categories) == ["ann"]
+    assert list(private.index.categories) == ["r"]
+    assert list(frame["name"].cat.categories) == ["ann", "bob"]
+
+
+def test_levels_of_an_index_that_are_gone_are_left_out(settings):
+    index = pandas.MultiIndex.from_tuples([("ann", 1), ("bob", 2)])
+    frame = pandas.DataFrame({"text": ["good", "bad"]}, index)
+    private = textpriv.privatize_frame(frame.iloc[:1], settings=settings)
+    assert [list(each) for each in private.index.levels] == [["ann"], [1]]

@@ -21,9 +21,9 @@ from textpriv.evaluation.best_attacker import BestAttacker
 from textpriv.evaluation.comparison import CLEAR, FUNCTION_ONLY, Documents, Task, interval
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.learning import ChannelClassifier, _Originals
-from textpriv.index import Index
+from textpriv.index import Index, Tree
 from textpriv.language import NGrams
-from textpriv.mechanisms import TEM, ContextualTEM, find_mechanism, registry
+from textpriv.mechanisms import TEM, ContextualTEM, TreeTEM, find_mechanism, registry
 from textpriv.vocabulary import Vocabulary
 
 SIZE, LENGTH = 60, 25
@@ -227,3 +227,15 @@ def test_an_interval_covers_draws_and_documents():
     found = interval(right)
     assert found["low"] < found["accuracy"] == right.mean() < found["high"]
     assert 0.01 < found["high"] - found["low"] < 0.08
+
+
+def test_levels_of_a_tree_are_compared_scaled_alike(task):
+    words = Vocabulary(
+        [f"w{i}" for i in range(SIZE)], np.random.default_rng(0).normal(size=(SIZE, 4))
+    )
+    tree = Tree.build(words, groups={"kind": 12})
+    names = dict.fromkeys(tree.names, 0)
+    odds = {name: 3.0 * 10**at for at, name in enumerate(names)}
+    found = compare({"levels": TreeTEM(tree, levels=odds)}, task, recovery=(0.2,), draws=1)
+    row = found[found["mechanism"] == "levels"].iloc[0]
+    assert row["alone"] == pytest.approx(0.2, rel=0.01)

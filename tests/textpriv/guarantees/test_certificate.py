@@ -167,6 +167,45 @@ class Quiet(Madlib):
             self.epsilon = claimed
 
 
+class Halved(TEM):
+    """Releases a statement of half of what it loses."""
+
+    factor = 0.5
+
+    @property
+    def statement(self):
+        stated = super().statement
+        return replace(stated, epsilon=stated.epsilon * self.factor)
+
+
+class Doubled(Halved):
+    """Releases a statement of twice its epsilon."""
+
+    factor = 2.0
+
+
+def test_the_claim_checked_is_that_of_the_released_statement(index):
+    found = certify(Halved(index, 3.0, "uniform"))
+    assert (found.holds, found.epsilon, found.asked) == (False, 1.5, 3.0)
+    assert found.rho > found.epsilon
+
+
+@pytest.mark.parametrize("kind", [Halved, Doubled])
+def test_a_statement_of_another_epsilon_is_the_verdict(index, kind):
+    found = certify(kind(index, 3.0))
+    assert not found.holds
+    assert found.verdict == "THE STATEMENT HAS ANOTHER EPSILON THAN THE MECHANISM"
+    assert "the mechanism's is 3" in dict(found.rows())["claimed"]
+
+
+def test_a_statement_without_an_epsilon_has_no_certificate(index):
+    class Silent(TEM):
+        statement = replace(TEM(index, 3.0).statement, epsilon=None)
+
+    with pytest.raises(MechanismError, match="no claim to check"):
+        certify(Silent(index, 3.0))
+
+
 def test_a_doubled_rate_is_refuted(index):
     assert_refuted(DoubledRate(index, 3.0, "uniform"))
     found = assert_refuted(Understated(index, 3.0))

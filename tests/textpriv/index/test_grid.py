@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as some
 
 from textpriv import Index, Vocabulary
 from textpriv.errors import MetricError
-from textpriv.index.grid import Grid
+from textpriv.index.grid import Grid, processors
 from textpriv.index.spaces import SPACES
 
 
@@ -165,3 +167,8 @@ def test_unusable_settings_are_refused(space, options, message):
 def test_zero_vectors_have_no_direction():
     with pytest.raises(MetricError, match="row 2"):
         Index.build(Vocabulary(["a", "b"], [[1.0, 0.0], [0.0, 0.0]]), "unit")
+
+
+def test_processors_are_counted_without_affinity(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert processors() == os.cpu_count()

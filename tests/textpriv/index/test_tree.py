@@ -290,3 +290,8 @@ def test_damaged_tree_with_right_checksums_is_refused(name, sound, tmp_path):
     with pytest.raises(IndexFolderError, match="build the index again") as error:
         Index.load(folder)
     assert "\n" not in str(error.value)
+
+
+def test_a_tree_without_points_says_so():
+    with pytest.raises(AttributeError, match="a Tree has no points"):
+        _ = trees.random_tree(5, 2, 0).points

@@ -188,6 +188,16 @@ def test_a_limit_in_nats_adds_up_all_versions_and_indexes(path):
         ledger.charge(TERMS, charge("a", content=b"three", tokens=1))
 
 
+@pytest.mark.parametrize("whose", ["document", "author"])
+def test_a_limit_in_nats_counts_a_new_shared_draw(path, whose):
+    draw = {"document": OWN, "author": SHIFT}[whose]
+    limit = {"document": "document_nats_limit", "author": "author_limit"}[whose]
+    ledger = Ledger(path, **{limit: 20 + draw.nats / 2})  # enough for the words alone
+    with pytest.raises(LimitError, match=f"limit of this {whose}"):
+        ledger.charge(CHEAP, charge("a", "ann", shared=[draw]))
+    assert ledger.totals().releases == 0
+
+
 def test_a_limit_in_rho_adds_up_all_versions_and_draws(path):
     ledger = Ledger(path, document_rho_limit=10 + 10 + 24.5)
     ledger.charge(CHEAP, charge("a", shared=[OWN]))

@@ -17,6 +17,7 @@ from textpriv.spans.detectors import (
     PatternDetector,
     PresidioDetector,
     SpacyDetector,
+    WordsDetector,
     make_detector,
 )
 from textpriv.spans.span import Span
@@ -93,8 +94,10 @@ def test_spacy_gives_entities_and_groups_and_keeps_no_word():
     ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sites"})
     ruler.add_patterns([{"label": "SITE", "pattern": "left knee"}])
     text = "Zorblax took  aspirin for the left knee"
-    assert found(SpacyDetector(nlp), text) == [("aspirin", "DRUG")]
-    assert found(SpacyDetector(nlp, groups=("sites",)), text)[1] == ("left knee", "SITE")
+    assert found(SpacyDetector(nlp, groups=()), text) == [("aspirin", "DRUG")]
+    for detector in (SpacyDetector(nlp), SpacyDetector(nlp, groups=("sites",))):
+        assert found(detector, text)[1] == ("left knee", "SITE")
+    assert sorted(SpacyDetector(nlp).labels) == ["DRUG", "SITE"]
     assert "Zorblax" not in nlp.vocab.strings
     before = SpacyDetector(nlp).fingerprint()
     assert SpacyDetector(nlp).fingerprint() == before
@@ -159,3 +162,29 @@ def test_a_date_is_no_phone_number(date):
     (spans,) = PatternDetector().detect([f"Seen on {date} again. Call 415-555-2671."])
     assert {each.kind for each in spans if each.end <= 19} >= {"DATE"}
     assert [each.start for each in spans if each.kind == "PHONE"] == [31]
+
+
+def test_a_list_is_found_in_any_case_and_over_several_words():
+    detector = WordsDetector(["Ann", "mary ann O'Brien", "Smith"])
+    text = "ANN's note: Mary Ann\nO’Brien, ann-smith and Annie. mary, ann"
+    names = [surface for surface, kind in found(detector, text)]
+    assert names == ["ANN", "Mary Ann\nO’Brien", "Ann", "ann", "smith", "ann"]
+
+
+def test_a_list_is_read_from_a_file_and_named_on_the_command_line(tmp_path):
+    (tmp_path / "names.txt").write_text("Ann\n\nBo Li\n")
+    detector = make_detector(f"words:{tmp_path / 'names.txt'}")
+    assert found(detector, "bo li and ann") == [("bo li", "PERSON"), ("ann", "PERSON")]
+    assert detector.fingerprint() == WordsDetector(["bo LI", "ann"]).fingerprint()
+    assert detector.fingerprint() != WordsDetector(["bo", "li", "ann"]).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot read the list"), (b"7\n", "has no words"), (b"\xff", "not UTF-8")],
+)
+def test_a_list_that_cannot_be_used_is_named(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "names.txt").write_bytes(content)
+    with pytest.raises(SpanError, match=message):
+        make_detector(f"words:{tmp_path / 'names.txt'}")

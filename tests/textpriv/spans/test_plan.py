@@ -32,6 +32,7 @@ from textpriv.spans.laws.base import Scopes
 from textpriv.spans.laws.dates import DateShift
 from textpriv.spans.laws.numbers import Number
 from textpriv.spans.laws.surrogates import Mask, Surrogate
+from textpriv.spans.plan import UnknownLabelWarning
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 
 RUN_KEY = b"K" * 32
@@ -344,11 +345,58 @@ def test_labels_that_come_with_the_texts_are_spans(mechanism):
 
 def test_overlapping_empty_and_unreadable_spans_go_by_the_rule(mechanism):
     labelled = Privatizer(mechanism, spans=POLICY)
-    labels = [(0, 3, "CODE"), (2, 7, "CODE"), (4, 4, "NUMBER"), (8, 10, "NUMBER"), (8, 9, "OTHER")]
+    labels = [(0, 3, "CODE"), (2, 7, "CODE"), (4, 4, "NUMBER"), (8, 10, "NUMBER"), (8, 9, "MONEY")]
     raw = labelled.read_batch(["abcdefg w0"], [labels])
     # 2 to 7 is the longest; "w0" is no number, and so is read as words like the rest.
     assert raw.spans.texts == ["cdefg"]
     assert raw.counts == {"sampled": 2, "span CODE": 1}
+
+
+@pytest.mark.parametrize("label", ["PATIENT", "DATE", "w1 secret"])
+def test_a_label_of_a_text_that_is_not_known_is_refused(mechanism, label):
+    labelled = Privatizer(mechanism, spans=POLICY)
+    with pytest.raises(
+        SpanError, match=r"label of span 1\. It knows NUMBER, CODE, .*labels"
+    ) as caught:
+        labelled.privatize("ann w0", labels=[(0, 3, "CODE"), (4, 6, label)])
+    assert label not in str(caught.value).partition("Add them")[0]
+
+
+class Other(Missing):
+    """A detector that finds labels which it does not declare."""
+
+    def detect(self, texts):
+        return [[(0, 3, "HOSP"), (0, 3, "b-code")] for _ in texts]
+
+
+def test_a_detectors_label_that_is_not_known_warns_once(mechanism):
+    private = Privatizer(mechanism, spans=POLICY, detector=Other())
+    with pytest.warns(UnknownLabelWarning, match=r"labels of a detector: HOSP\.") as warned:
+        assert list(private.pipe(["ann", "bob"])) == ["[CODE]"] * 2
+    assert len(warned) == 1
+
+
+def test_labels_that_a_detector_declares_are_in_the_statement(mechanism):
+    with pytest.warns(UnknownLabelWarning, match="HOSP, WARD"):
+        private = Privatizer(
+            mechanism, spans=POLICY, detector=RegexDetector({"WARD": "w", "HOSP": "h", "code": "c"})
+        )
+    assert private.statement.notes[-1] == (
+        "Spans with a label that the policy does not know are drawn as words, such as HOSP, WARD"
+    )
+
+
+def test_a_label_that_is_not_known_is_masked_where_words_pass(mechanism, recwarn):
+    passing = SpanPolicy({"CODE": Mask("CODE")}, undetected=UNDETECTED_PASS)
+    private = Privatizer(mechanism, spans=passing, detector=RegexDetector({"HOSP": "ann"}))
+    assert private.privatize("ann w0", labels=[(4, 6, "OTHER")]) == "[SPAN] [SPAN]"
+    assert not recwarn.list
+
+
+def test_a_privatizer_takes_a_preset_with_labels_of_ones_own(mechanism):
+    own = {"preset": "chat", "labels": {"PATIENT": "PERSON"}}
+    private = Privatizer(mechanism, spans=own)
+    assert private.privatize("john", labels=[(0, 4, "PATIENT")]) == "[PERSON]"
 
 
 def test_a_detector_that_fails_names_the_text_and_quotes_nothing(mechanism):

@@ -21,8 +21,8 @@ from textpriv.spans.policy import LABELS, PRESETS, SpanPolicy
 def test_a_preset_has_a_proved_law_for_each_kind_and_is_rebuilt_from_its_settings(name):
     policy = SpanPolicy.preset(name)
     assert SpanPolicy.from_dict(policy.to_dict()).fingerprint() == policy.fingerprint()
-    assert set(LABELS.values()) - {"NUMBER"} <= set(policy.kinds)
-    assert set(PATTERN_KINDS) - {"NUMBER"} <= set(policy.kinds)
+    assert set(LABELS.values()) - {"NUMBER", "words"} <= set(policy.kinds)
+    assert set(PATTERN_KINDS) <= set(policy.known_labels)
     assert policy.kinds.index("SSN") < policy.kinds.index("PHONE")
     assert name == "chat" or policy.kinds.index("YEAR") < policy.kinds.index("NUMBER")
     assert all(claim.proved for claim in policy.claims.values())
@@ -36,6 +36,32 @@ def test_a_label_goes_to_its_kind_by_the_policy_before_the_usual_names():
     )
     labels = ["PERSON", "PER", "PATIENT", "DATE_TIME", "GPE", "LOC", "nonsense"]
     assert [policy.law_of(label) for label in labels] == [0, 0, 0, 1, 1, None, None]
+
+
+@pytest.mark.parametrize("label", ["person", "B-PER", "I-Patient", "PATIENT"])
+def test_a_label_is_compared_without_case_and_prefix(label):
+    policy = SpanPolicy({"PERSON": Mask("PERSON")}, labels={"Patient": "PERSON"})
+    assert policy.kind_of(label) == "PERSON"
+    assert policy.law_of(label) == 0
+
+
+def test_a_label_of_words_is_known_and_has_no_law():
+    policy = SpanPolicy.from_dict({"preset": "chat", "labels": {"PRICE": "words"}})
+    assert [policy.kind_of(each) for each in ("PRICE", "CARDINAL", "MONEY")] == ["words"] * 3
+    assert policy.law_of("PRICE") is None
+    assert policy.kind_of("FEE") is None
+
+
+def test_labels_and_kinds_are_added_to_a_preset(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(
+        'preset = "chat"\n[kinds.WARD]\nlaw = "mask"\n[labels]\nHOSP = "WARD"\nPATIENT = "PERSON"\n'
+    )
+    policy, chat = SpanPolicy.load(path), SpanPolicy.preset("chat")
+    assert policy.kinds == (*chat.kinds, "WARD")
+    assert [policy.kind_of(each) for each in ("HOSP", "PATIENT")] == ["WARD", "PERSON"]
+    assert policy.kind_of("NUMBER") == "words"
+    assert SpanPolicy.from_dict(policy.to_dict()).fingerprint() == policy.fingerprint()
 
 
 def test_a_policy_is_read_from_a_file(tmp_path):

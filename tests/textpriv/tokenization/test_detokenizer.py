@@ -13,10 +13,10 @@ from textpriv.errors import MechanismError
 from textpriv.tokenization.batches import KEPT, MASKED, RawBatch
 from textpriv.tokenization.detokenizer import Detokenizer
 
-WORDS = ["film", "n't", "(", ")", ".", "é", "\u201c", "the", "\n", "l'", "映画"]
-OTHERS = ["[MASK]", ",", "(", "42", "\n\n"]
-CLOSING = {"n't", ")", ".", ",", "\n", "\n\n", "映画"}
-OPENING = {"(", "\u201c", "\n", "\n\n", "l'", "映画"}
+WORDS = ["film", "n't", "(", ")", ".", "é", "\u201c", "the", "\n", "l'", "映画", "do", "-"]
+OTHERS = ["[MASK]", ",", "(", "42", "\n\n", '"', "-"]
+CLOSING = {")", ".", ",", "\n", "\n\n", "映画", "-"}
+OPENING = {"(", "\u201c", "\n", "\n\n", "l'", "映画", "-"}
 TOKENS = st.lists(st.sampled_from([*range(len(WORDS)), *OTHERS]), max_size=9)
 
 
@@ -34,9 +34,26 @@ def batch_of(documents: list[list[int | str]]) -> tuple[RawBatch, np.ndarray]:
 def plainly(document: list[int | str]) -> str:
     words = [WORDS[token] if isinstance(token, int) else token for token in document]
     text = "".join(words[:1])
-    for left, right in pairwise(words):
-        text += right if left in OPENING or right in CLOSING else f" {right}"
+    for at, (left, right) in enumerate(pairwise(words), 1):
+        joined = left in OPENING or right in CLOSING or (left, right) == ("do", "n't")
+        joined |= left == '"' and words[:at].count('"') % 2 == 1
+        joined |= right == '"' and words[:at].count('"') % 2 == 1
+        text += right if joined else f" {right}"
     return text
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (['"', "good", "film", '"', "."], '"good film".'),
+        (["well", "-", "known"], "well-known"),
+        (["film", "n't"], "film n't"),
+        (["do", "n't"], "don't"),
+    ],
+)
+def test_quotes_hyphens_and_contractions_are_joined(words, text):
+    batch, drawn = batch_of([list(words)])
+    assert Detokenizer(WORDS).texts(batch, drawn) == [text]
 
 
 @given(st.lists(TOKENS, max_size=6))

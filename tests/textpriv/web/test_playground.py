@@ -213,6 +213,7 @@ def test_only_a_loopback_host_is_answered(client, host, status):
         ({"origin": "null"}, 403),
         ({"origin": "http://127.0.0.1:9999"}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
         ({"content-type": "text/plain"}, 415),
         ({"content-type": "application/x-www-form-urlencoded"}, 415),
     ],
