@@ -6,7 +6,7 @@ these into a short message; programming mistakes stay ordinary exceptions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires
@@ -80,6 +80,8 @@ class LedgerError(DocumentError):
 
 class LimitError(LedgerError):
     """A release that would pass a limit; it was neither drawn nor counted."""
+
+    refused: Collection[int] = ()  # the positions of all such documents among those given together
 
 
 def installed(package: str) -> bool:

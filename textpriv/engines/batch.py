@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from textpriv.engines.settings import Columns, PrivatizerSettings
-from textpriv.errors import CorpusError, DocumentError, TextprivError, at_position
+from textpriv.errors import CorpusError, DocumentError, LimitError, TextprivError, at_position
 from textpriv.randomness import Occurrences, framed
 
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ class Rows(NamedTuple):
         """Read the columns of a table by their names."""
         others = (None if name is None else read(name) for name in columns.others)
         return cls([read(name) for name in columns.texts], *others)
+
+    def chosen(self, places: Sequence[int]) -> Rows:
+        """Return some of the rows."""
+        texts = [[own[place] for place in places] for own in self.texts]
+        others = (values and [values[place] for place in places] for values in self[1:])
+        return Rows(texts, *others)
 
 
 class Released(NamedTuple):
@@ -147,6 +153,8 @@ class BatchRelease:
         except DocumentError as error:
             if error.position is not None:
                 error.position = found[error.position][1]
+            if isinstance(error, LimitError):
+                error.refused = frozenset(found[place][1] for place in error.refused)
             raise
         columns = [[None if text is None else next(released) for text in own] for own in texts]
         return Released(columns, raw.counts)
