@@ -54,6 +54,7 @@ class DocumentError(TextprivError):
     """Something about one of several documents."""
 
     position: int | None = None  # of the document among those that were given together
+    refused: Collection[int] = ()  # the positions of all that are over a limit
 
     def named(self, name: str) -> DocumentError:
         """Return the same error with the name of the document before it."""
@@ -80,8 +81,6 @@ class LedgerError(DocumentError):
 
 class LimitError(LedgerError):
     """A release that would pass a limit; it was neither drawn nor counted."""
-
-    refused: Collection[int] = ()  # the positions of all such documents among those given together
 
 
 def installed(package: str) -> bool:

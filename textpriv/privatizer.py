@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import DocumentError, LedgerError, LimitError, TextprivError, at_position
+from textpriv.errors import DocumentError, LedgerError, TextprivError, at_position
 from textpriv.language.ngrams import symbol_id
 from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
@@ -376,8 +376,7 @@ class _Documents:
         except LedgerError as error:
             if error.position is not None:
                 error.position = counted[error.position]
-            if isinstance(error, LimitError):
-                error.refused = [counted[place] for place in error.refused]
+            error.refused = [counted[place] for place in error.refused]
             raise
         streams = [Stream() for _ in named]
         for number, release in zip(counted, releases, strict=True):

@@ -106,6 +106,11 @@ class RunOptions(Options):
     quiet: bool = flag("--quiet", "Write only warnings and errors.", hidden=True)
     seed: int | None = rare(help="Repeatable output that anyone can undo: for experiments only.")
 
+    def arguments(self) -> dict[str, Any]:
+        """Return fields of Release."""
+        names = "workers", "engine", "address", "resume", "rotates"
+        return {name: getattr(self, name) for name in names}
+
     def open_key(self, ends: list[str], ledger: Path | None) -> RunKey | None:
         """Open the run key. A stream has none; a ledger or a seed replaces it."""
         from textpriv.corpus.stores import is_stream
@@ -182,12 +187,9 @@ def privatize(
         more["run_key"] = key.secret
     settings = release.release(labels=True, seed=run.seed, **more)
     has_events = as_json or run.log_json
-    same = {
-        name: getattr(run, name) for name in ("workers", "engine", "address", "resume", "rotates")
-    }
     options = Release(
         **files.arguments(release.detect),
-        **same,
+        **run.arguments(),
         document_column=account.document,
         author_column=account.author,
         settings=settings,
@@ -206,8 +208,8 @@ def privatize(
         if left.job and "--resume" not in str(error):  # else the error says so
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise
-    if not report.documents and not report.skipped:
-        _warn_empty(has_events)
+    if not (report.documents or report.skipped or as_json):
+        warn("the input has no records, so the output has none")
     if run.forget_key and key is not None:
         key.forget()
     kept = None if run.forget_key or key is None else key.path
@@ -227,14 +229,6 @@ def privatize(
 def _refuse_mixed(target: str, as_json: bool) -> None:
     if as_json and target == "-":
         raise typer.BadParameter("--json and the texts cannot share standard output: name a file")
-
-
-def _warn_empty(as_json: bool) -> None:
-    told = "the input has no records, so the output has none"
-    if as_json:
-        write_event("warning", text=told)
-    else:
-        warn(told)
 
 
 def _warn_unprotected(columns: tuple[str, ...], as_json: bool) -> None:

@@ -5,11 +5,10 @@ A message names a file and a record, and never quotes one.
 
 from __future__ import annotations
 
-import bz2
 import contextlib
-import gzip
 import io
 import os
+import re
 import select
 import shutil
 import sys
@@ -31,7 +30,11 @@ MAX_TEXT_BYTES = 8 * 1024 * 1024
 BATCH_BYTES = 4 * 1024 * 1024
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_PACKED = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd"}  # how they begin
+_PACKED = {
+    "gzip": rb"\x1f\x8b",
+    "bz2": rb"BZh.1AY&SY",
+    "zstd": rb"\x28\xb5\x2f\xfd",
+}  # how they begin
 _REMEDY = (
     "Repair it, or leave such records out with --on-error skip or quarantine (on_error='skip')."
 )
@@ -180,11 +183,8 @@ class CorpusReader:
         bad = [*batch.bad]
         for place in refused:
             row = self.chosen(batch.rows, [place])
-            raw = (
-                self.spelled(row[0] if isinstance(row, list) else row)
-                if self.release.on_error == "quarantine"
-                else None
-            )
+            row = row[0] if isinstance(row, list) else row
+            raw = self.spelled(row) if self.release.on_error == "quarantine" else None
             bad.append(BadRecord(batch.positions[place], 0, "limit", raw))
         kept = [place for place in range(len(batch)) if place not in refused]
         return replace(
@@ -371,8 +371,8 @@ class LineReader(CorpusReader):
 
 def _unpacked(raw: Any, compression: str | None) -> Any:
     """Return a file decompressed, by its first bytes or else by its name."""
-    first = raw.peek(4) if hasattr(raw, "peek") else b""
-    found = [name for name, begin in _PACKED.items() if first.startswith(begin)]
+    first = raw.peek(10) if hasattr(raw, "peek") else b""
+    found = [name for name, begin in _PACKED.items() if re.match(begin, first)]
     if not (kind := found[0] if found else compression) or not first:
         return raw
     import pyarrow as pa
@@ -398,18 +398,11 @@ def compressed(raw: BinaryIO, compression: str | None) -> Iterator[Any]:
     """Wrap an open file in a compressor that leaves it open, and writes the same bytes for the same content."""
     if compression is None:
         yield raw
-    elif compression == "gzip":
-        # No name and no time inside, so that the same output is the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
-            yield packed
-    elif compression == "bz2":
-        with bz2.open(raw, "wb") as packed:
-            yield packed
-    else:
-        import pyarrow as pa
+        return
+    import pyarrow as pa
 
-        with pa.output_stream(_Unclosed(raw), compression=compression) as packed:
-            yield packed
+    with pa.output_stream(_Unclosed(raw), compression=compression) as packed:
+        yield packed
 
 
 class _Unclosed(io.RawIOBase):

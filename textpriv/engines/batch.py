@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from textpriv.engines.settings import Columns, PrivatizerSettings
-from textpriv.errors import CorpusError, DocumentError, LimitError, TextprivError, at_position
+from textpriv.errors import CorpusError, DocumentError, TextprivError, at_position
 from textpriv.randomness import Occurrences, framed
 
 if TYPE_CHECKING:
@@ -153,8 +153,7 @@ class BatchRelease:
         except DocumentError as error:
             if error.position is not None:
                 error.position = found[error.position][1]
-            if isinstance(error, LimitError):
-                error.refused = frozenset(found[place][1] for place in error.refused)
+            error.refused = {found[place][1] for place in error.refused}
             raise
         columns = [[None if text is None else next(released) for text in own] for own in texts]
         return Released(columns, raw.counts)
