@@ -144,9 +144,8 @@ def as_job(command: Callable[..., None], failed: int = FAILED) -> Callable[..., 
             else:
                 say("\nInterrupted. No output file was written.")
             raise typer.Exit(INTERRUPTED) from None
-        except (
-            BaseException
-        ) as error:  # a signal, wrong usage, or a mistake of ours, which may quote anything
+        except BaseException as error:
+            # A signal, wrong usage, or a mistake of ours, whose message may quote anything.
             if events.get():
                 is_plain = isinstance(error, SystemExit | typer.BadParameter)
                 _say_failed(type(error).__name__, str(error) if is_plain else "")
