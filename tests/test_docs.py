@@ -78,13 +78,15 @@ def test_the_nightly_job_leaves_finished_partitions_and_takes_up_new_ones(tmp_pa
     monkeypatch.setenv("PATH", path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     page = (ROOT / "docs/guide/nightly.md").read_text(encoding="utf-8")
-    begin, key, job = (block for kind, block in COMMANDS_TOO.findall(page))
+    begin, key, job, counted = (block for kind, block in COMMANDS_TOO.findall(page))
     subprocess.run(["sh", "-e", "-c", begin + key + "rm raw/2026-11-26.jsonl\n" + job], check=True)
     (first,) = Path("private").glob("*.jsonl")
     before = first.read_bytes(), first.stat().st_mtime_ns
     subprocess.run(["sh", "-e", "-c", begin + job], check=True)
     assert (first.read_bytes(), first.stat().st_mtime_ns) == before
     assert len(list(Path("private").glob("*.jsonl"))) == 2
+    subprocess.run(["sh", "-e", "-c", counted], check=True)
+    assert len(list(Path().glob("counted-*.jsonl"))) == 2
     Path("raw/2026-11-25.jsonl").write_text('{"id": "a1", "text": "The film was bad."}\n')
     done = subprocess.run(["sh", "-e", "-c", job], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -6,7 +6,7 @@ these into a short message; programming mistakes stay ordinary exceptions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires
@@ -54,6 +54,7 @@ class DocumentError(TextprivError):
     """Something about one of several documents."""
 
     position: int | None = None  # of the document among those that were given together
+    refused: Collection[int] = ()  # the positions of all that are over a limit
 
     def named(self, name: str) -> DocumentError:
         """Return the same error with the name of the document before it."""

@@ -376,6 +376,7 @@ class _Documents:
         except LedgerError as error:
             if error.position is not None:
                 error.position = counted[error.position]
+            error.refused = [counted[place] for place in error.refused]
             raise
         streams = [Stream() for _ in named]
         for number, release in zip(counted, releases, strict=True):

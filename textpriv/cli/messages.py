@@ -28,18 +28,23 @@ if TYPE_CHECKING:
 
 # Whether all that a command says is written as events, one JSON object a line.
 events: ContextVar[bool] = ContextVar("events", default=False)
+# Whether only warnings and errors are said.
+quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 FAILED, SKIPPED, INTERRUPTED = 1, 3, 130  # exit codes; the parser ends with 2
 _EVENT_SECONDS = 1.0  # at most one event in this time
 _REMEDIES = {
     errno.ENOENT: "Check the name, and that its folder exists.",
     errno.EACCES: "Check its permissions, or name another place.",
+    errno.EFBIG: "A limit on the size of files is set (ulimit -f): raise it, or name another place.",
     errno.ENOSPC: "The disk is full: make room, or name another place.",
 }
 
 
 def say(message: str, label: str = "", color: str | None = None) -> None:
     """Print a message on standard error."""
+    if quiet.get() and not label:
+        return
     if events.get():
         write_event(label.removesuffix(": ") or "message", text=message)
         return
@@ -117,30 +122,43 @@ def as_job(command: Callable[..., None], failed: int = FAILED) -> Callable[..., 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         events.set(False)
+        quiet.set(False)
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_, **__: warn(message)
                 command(*args, **kwargs)
+        except typer.Exit:
+            raise
         except BrokenPipeError:
             # The reader has gone, as "| head" does. Python would complain again when it flushes at exit.
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _say_failed("BrokenPipeError", "Standard output was closed before all was written.")
             raise typer.Exit(failed) from None
         except (TextprivError, OSError, UnicodeDecodeError) as error:
-            if events.get():
-                write_event("failed", kind=type(error).__name__, error=describe(error))
-            else:
-                say(describe(error), "error: ", "red")
+            _say_failed(type(error).__name__, describe(error))
             raise typer.Exit(failed) from None
-        except SystemExit as error:  # a signal
-            if events.get():
-                write_event("failed", kind="SystemExit", error=str(error))
-            raise
         except KeyboardInterrupt:
-            say("\nInterrupted. No output file was written.")
+            if events.get():
+                _say_failed("KeyboardInterrupt", "Interrupted.")
+            else:
+                say("\nInterrupted. No output file was written.")
             raise typer.Exit(INTERRUPTED) from None
+        except BaseException as error:
+            # A signal, wrong usage, or a mistake of ours, whose message may quote anything.
+            if events.get():
+                is_plain = isinstance(error, SystemExit | typer.BadParameter)
+                _say_failed(type(error).__name__, str(error) if is_plain else "")
+            raise
 
     return run
+
+
+def _say_failed(kind: str, message: str) -> None:
+    if events.get():
+        write_event("failed", kind=kind, error=message)
+    else:
+        say(message, "error: ", "red")
 
 
 def describe(error: Exception) -> str:

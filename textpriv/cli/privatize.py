@@ -12,6 +12,7 @@ from textpriv.cli.messages import (
     SKIPPED,
     events,
     print_json,
+    quiet,
     say,
     shown_progress,
     warn,
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
 
 _SOURCE = typer.Argument(
     metavar="IN",
-    help=".jsonl, .csv, .tsv or .txt (a document a line), also .gz; .parquet; a folder of them; a URL; - for input.",
+    help=".jsonl, .csv, .tsv or .txt (a document a line), also .gz, .bz2 or .zst; .parquet; a folder; a URL; - for input.",
 )
+_SOURCES = typer.Argument(metavar="IN...", help=f"{_SOURCE.help} Several files make a folder.")
 _SAMPLED = 128  # words of a sample that estimates how many stay
 _MOST = 0.5  # share of words that stay or are recovered, above which a run warns
 
@@ -65,6 +67,7 @@ class FileOptions(Options):
         metavar="COLUMN", help="Leave out these other columns; '*' leaves out all."
     )
     format: FileFormat | None = FORMAT
+    encoding: str | None = rare(metavar="NAME", help="Encoding of the input, such as latin-1.")
     on_error: Literal["fail", "skip", "quarantine"] = option(
         default="fail",
         help="At a bad record: stop, leave it out, or also keep it raw in OUT.quarantine.jsonl.",
@@ -85,7 +88,7 @@ class FileOptions(Options):
             raise typer.BadParameter("--detect column:NAME names one column: put all labels there")
         keep = None if self.keep is None else tuple(self.keep)
         return {
-            **{name: getattr(self, name) for name in ("format", "on_error", "null")},
+            **{name: getattr(self, name) for name in ("format", "encoding", "on_error", "null")},
             "text_column": self.text_column or ("text",),
             "columns": ColumnRule(keep, tuple(self.drop or ()), self.on_new_column),
             "labels_column": labels[0] if labels else None,
@@ -97,6 +100,7 @@ class RunOptions(Options):
 
     workers: int = option(default=1, help="Number of worker processes.", min=1)
     resume: bool = flag("--resume", "Continue a run that was interrupted.")
+    rotates: bool = flag("--rotates", "Finished shards may be gone from the input.", hidden=True)
     engine: Literal["local", "spark", "ray"] = rare(default="local", help="Where the work is done.")
     address: str | None = rare("--address", "--master", help="Spark master or Ray cluster.")
     key: Path | None = rare(
@@ -104,18 +108,30 @@ class RunOptions(Options):
     )
     forget_key: bool = flag("--forget-key", "Destroy the run key when the run is complete.")
     log_json: bool = flag("--log-json", "Write messages as lines of JSON.", hidden=True)
+    quiet: bool = flag("--quiet", "Write only warnings and errors.", hidden=True)
     seed: int | None = rare(help="Repeatable output that anyone can undo: for experiments only.")
 
-    def open_key(self, source: str, target: str, ledger: Path | None) -> RunKey | None:
+    def arguments(self) -> dict[str, Any]:
+        """Return fields of Release."""
+        names = "workers", "engine", "address", "resume", "rotates"
+        return {name: getattr(self, name) for name in names}
+
+    def open_key(self, ends: list[str], ledger: Path | None) -> RunKey | None:
         """Open the run key. A stream has none; a ledger or a seed replaces it."""
         from textpriv.corpus.stores import is_stream
         from textpriv.run_key import RunKey
 
-        if self.seed is not None or ledger is not None or is_stream(source) or is_stream(target):
-            if self.key is not None or self.forget_key:
-                raise typer.BadParameter("a stream, --seed and --ledger have no run key")
+        has_key = self.key is not None or self.forget_key
+        if ledger is not None and has_key:
+            raise typer.BadParameter(
+                "a ledger keeps a key of its own for each document, so it repeats and resumes runs without a run key. "
+                "Leave out --key and --forget-key"
+            )
+        if self.seed is not None or ledger is not None or any(map(is_stream, ends)):
+            if has_key:
+                raise typer.BadParameter("a stream and --seed have no run key")
             return None
-        return RunKey.beside(target) if self.key is None else RunKey.open(self.key)
+        return RunKey.beside(ends[-1]) if self.key is None else RunKey.open(self.key)
 
 
 class AccountOptions(Options):
@@ -148,7 +164,7 @@ class AccountOptions(Options):
 
 
 def privatize(
-    source: str = _SOURCE,
+    source: list[str] = _SOURCES,
     target: str = _TARGET,
     *,
     release: ReleaseOptions,
@@ -169,23 +185,22 @@ def privatize(
     from textpriv.corpus.checkpoint import Checkpoint
 
     _refuse_mixed(target, as_json)
-    if run.log_json:
-        events.set(True)
-    key, more = run.open_key(source, target, account.ledger), account.settings(run.seed)
+    events.set(run.log_json)
+    quiet.set(run.quiet)
+    key, more = run.open_key([*source, target], account.ledger), account.settings(run.seed)
     if key is not None:
         more["run_key"] = key.secret
     settings = release.release(labels=True, seed=run.seed, **more)
     has_events = as_json or run.log_json
-    same = {name: getattr(run, name) for name in ("workers", "engine", "address", "resume")}
     options = Release(
         **files.arguments(release.detect),
-        **same,
+        **run.arguments(),
         document_column=account.document,
         author_column=account.author,
         settings=settings,
         key=key,
         overwrite=force,
-        on_progress=shown_progress(has_events),
+        on_progress=None if run.quiet else shown_progress(has_events),
         on_unprotected=lambda names: _warn_unprotected(names, has_events),
     )
     # The ledger is made by being opened, so all else is checked before.
@@ -199,6 +214,8 @@ def privatize(
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise
     _warn_of_recovery(privatizer.mechanism)
+    if not (report.documents or report.skipped or as_json):
+        warn("the input has no records, so the output has none")
     if run.forget_key and key is not None:
         key.forget()
     kept = None if run.forget_key or key is None else key.path
@@ -255,6 +272,8 @@ def _print_report(
     if report.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())
         warn(f"left out: {reasons}")
+    if report.refused:
+        warn(f"over a limit of the ledger: {'; '.join(report.refused)}")
     if report.unmatched:
         warn(f"no column matches --drop or --keep {', '.join(report.unmatched)}")
     if report.quarantine is not None:

@@ -9,17 +9,18 @@ import json
 import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from textpriv.corpus.checkpoint import Checkpoint
 from textpriv.corpus.formats import FORMATS
 from textpriv.corpus.plan import Plan
-from textpriv.corpus.records import BadRecord, Batch, CorpusReader, compressed
+from textpriv.corpus.records import BadRecord, Batch, CorpusReader, RecordWriter, compressed
 from textpriv.corpus.report import Counts
-from textpriv.engines.batch import BatchRelease, Released, named_error, release_in_process
+from textpriv.engines.batch import BatchRelease, named_error, release_in_process
 from textpriv.engines.local import Result, in_order
-from textpriv.errors import CorpusError, TextprivError
+from textpriv.errors import CorpusError, LimitError, TextprivError
 from textpriv.files import flush
 from textpriv.randomness import Occurrences
 
@@ -95,24 +96,58 @@ def make_parts(
                         stack.callback(writer.close)
                         if part == 0:  # parts are joined as they are: one header is enough
                             writer.begin()
-                    texts, tokens = _released(reader, batch, result)
-                    writer.write(batch, texts)
+                    batch, counts_of_batch = _written(writer, reader, batch, result, release)
                     if plan.release.on_error == "quarantine":
                         name = plan.files[file].name or os.path.basename(reader.name)
                         files["bad"].writelines(_set_aside(name, bad) for bad in batch.bad)
-                    done = file, batch, _counts(reader, batch, texts, tokens)
-                    counts.add(done[2])
+                    done = file, batch, counts_of_batch
+                    counts.add(counts_of_batch)
             if done is not None:
                 yield done
 
 
-def _released(reader: CorpusReader, batch: Batch, result: Result) -> Released:
-    """Return what is released of a batch; name the record in an error."""
+def write_stream(
+    plan: Plan, out: Any, given: Iterable[Read], release: BatchRelease, workers: int = 1
+) -> Generator[tuple[int, Batch, Counts], None, None]:
+    """Release the batches of a file and write each at once; yield it with its counts."""
+    jobs, writer = ((each, each[2].given) for each in given), None
+    with contextlib.closing(in_order(jobs, release, plan.release.settings, workers)) as results:
+        for (file, reader, batch), result in results:
+            if writer is None:
+                writer = reader.writer(reader, out)
+                writer.begin()
+            yield file, *_written(writer, reader, batch, result, release)
+
+
+def _written(
+    writer: RecordWriter, reader: CorpusReader, batch: Batch, result: Result, release: BatchRelease
+) -> tuple[Batch, Counts]:
+    """Write what is released of a batch; return the batch, without documents over a limit that are skipped."""
     try:
-        return result()
+        texts, tokens = result()
+    except LimitError as error:
+        if reader.release.on_error == "fail" or not error.refused:
+            raise _named(error, reader, batch) from None
+        smaller = reader.without(batch, error.refused)
+        again = partial(release.rows, smaller.given)
+        return _written(writer, reader, smaller, again, release)
     except TextprivError as error:
-        name, where = reader.name, batch.positions
-        raise named_error(error, lambda row: f"{name}, record {where[row] + 1}") from None
+        raise _named(error, reader, batch) from None
+    writer.write(batch, texts)
+    return batch, _counts(reader, batch, texts, tokens)
+
+
+def _named(error: Exception, reader: CorpusReader, batch: Batch) -> Exception:
+    """Return an error about some records with the name of its first; one about a limit names all."""
+    name, where = reader.name, batch.positions
+    named = named_error(error, lambda row: f"{name}, record {where[row] + 1}")
+    if isinstance(error, LimitError) and len(error.refused) > 1:
+        others = ", ".join(f"{where[row] + 1}" for row in sorted(error.refused)[1:])
+        named = LimitError(
+            f"{named} Of these {len(batch):,} records it holds of {others}, too. Leave all such records out with "
+            "--on-error skip."
+        )
+    return named
 
 
 def _counts(reader: CorpusReader, batch: Batch, texts: Any, tokens: Mapping[str, int]) -> Counts:
@@ -124,6 +159,7 @@ def _counts(reader: CorpusReader, batch: Batch, texts: Any, tokens: Mapping[str,
         Counter(bad.reason for bad in batch.bad),
         [name for name in columns if name not in reader.texts],
         batch.fraction or 0.0,
+        [f"{reader.name}, record {bad.position + 1}" for bad in batch.bad if bad.reason == "limit"],
     )
 
 
@@ -170,6 +206,6 @@ def join_file(plan: Plan, folder: Checkpoint, file: int, parts: Iterable[int]) -
     paths = [folder.file(file, part, "part") for part in parts]
     with open(final, "wb") as out:
         with compressed(out, plan.files[file].compression) as packed:
-            FORMATS[plan.format].writer.join(paths, packed)
+            FORMATS[plan.format].writer.join(paths, packed, plan.files[file].path)
         flush(out)
     return final

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,11 +31,15 @@ _ENDS = 64 * 1024  # bytes of an input at a URL, at either end, by which it is k
 
 
 class File(NamedTuple):
-    """A file of the input: its name below the source ("" for a single one), its path, and the output's compression."""
+    """A file of the input: its name below the source ("" for a single one), its path, and the output's compression.
+
+    ``version`` changes with the file, as :func:`textpriv.corpus.stores.version` says.
+    """
 
     name: str
     path: str
     compression: str | None
+    version: tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,23 @@ class Plan:
     release: Release
 
     @classmethod
-    def of(cls, source: str, target: str, release: Release) -> Plan:
+    def of(cls, source: str | Sequence[str], target: str, release: Release) -> Plan:
         """Plan a run, with everything checked that its files and options show."""
         if release.on_error not in ("fail", "skip", "quarantine"):
             raise CorpusError(f"on_error is fail, skip or quarantine, not {release.on_error!r}.")
-        is_folder = stores.is_folder(source)
-        files, format = (_folder if is_folder else _file)(source, target, release.format)
+        if release.encoding is not None:
+            try:
+                "".encode(release.encoding)
+            except LookupError:
+                raise CorpusError(
+                    f"Python knows no encoding {release.encoding!r} of text. Name one such as latin-1 or utf-16."
+                ) from None
+        first, *more = [source] if isinstance(source, str) else source
+        if more or stores.is_pattern(first):
+            is_folder, (files, format) = True, _several([first, *more], release.format)
+        else:
+            is_folder = stores.is_folder(first)
+            files, format = (_folder if is_folder else _file)(first, target, release.format)
         if format == "text" and len(release.read) > 1:
             raise CorpusError(
                 "Texts, documents and labels are named by columns, and a text file has none: use jsonl, csv, tsv or parquet."
@@ -88,8 +103,11 @@ class Plan:
 
     def reader(self, file: int, number: Numbering | None = None) -> CorpusReader:
         """Return the reader of an input file."""
-        path = self.files[file].path
-        return FORMATS[self.format](path, corpus_format(path, self.format)[1], self.release, number)
+        _, path, _, version = self.files[file]
+        packing = corpus_format(path, self.format)[1]
+        reader = FORMATS[self.format](path, packing, self.release, number)
+        reader.version = version
+        return reader
 
     def part_of(self, batch: Batch) -> int:
         """Return the number of the part in which a batch is."""
@@ -115,7 +133,11 @@ class Plan:
             "epsilon": privatizer.statement.epsilon,
             "mechanism": type(privatizer.mechanism).__name__,
             "settings": privatizer.fingerprint.hex(),
-            "format": [self.format, None if self.is_folder else self.files[0].compression],
+            "format": [
+                self.format,
+                None if self.is_folder else self.files[0].compression,
+                release.encoding,
+            ],
             "columns": [release.read, release.labels_column, asdict(release.columns)],
             "bad records": [release.on_error, release.null],
             "part": release.part_records,
@@ -149,14 +171,12 @@ def refuse_taken(name: str, why: str = "") -> None:
 
 
 def check_corpus(
-    source: str, target: str, release: Release, read: Iterable[str | Path] = ()
+    source: str | Sequence[str], target: str, release: Release, read: Iterable[str | Path] = ()
 ) -> Plan:
     """Refuse inputs that are missing, and outputs that cannot be written or would replace something that is read.
 
     ``read`` lists further files that the run reads, such as a policy.
     """
-    if not (is_stream(source) or is_url(source)):
-        os.stat(source)
     plan = Plan.of(source, target, release)
     spans = release.settings and release.settings.spans
     if spans and release.author_column is None and SpanPolicy.from_dict(spans).needs_person:
@@ -164,9 +184,7 @@ def check_corpus(
             "This policy draws once for each person, such as one shift of all dates: name the column of authors "
             "(--author COLUMN), or take the policy tickets or chat."
         )
-    for file in plan.files:
-        if not is_stream(file.path):
-            stores.opened(file.path).close()
+    _check_headers(plan)
     if is_stream(target):
         return plan
     final = local_path(target)
@@ -193,6 +211,23 @@ def check_corpus(
     return plan
 
 
+def _check_headers(plan: Plan) -> None:
+    """Refuse files that cannot be opened, and shards whose columns differ where that would copy new ones."""
+    first: set[str] | None = None
+    for number, file in enumerate(plan.files):
+        if is_stream(file.path):
+            continue
+        release, header = plan.release, plan.reader(number).header()
+        copied = filter(release.columns.refuses_late, filter(release.writes, header))
+        names = {*copied}.difference(release.meaning.texts)
+        if first is not None and (new := names.symmetric_difference(first)):
+            raise CorpusError(
+                f"{file.path} has other columns than {plan.files[0].path}: {', '.join(sorted(new)[:5])}. List them in "
+                "--keep or --drop, or let them pass with --on-new-column keep."
+            )
+        first = names
+
+
 def files_of(settings: PrivatizerSettings) -> list[Path]:
     """Return the files that settings name: those of the index, a key, a ledger, and one of counts."""
     named = settings.index, settings.key_file, settings.ledger, settings.options.get("prior")
@@ -209,7 +244,24 @@ def _file(source: str, target: str, format: str | None) -> tuple[tuple[File, ...
             f"The output has the format of the input: {source} is {source_format}, {target} would be {target_format}. "
             "Choose another name for the output, or set --format for both."
         )
-    return (File("", source, compression),), source_format or target_format or "text"
+    if not (is_stream(source) or is_url(source)):
+        os.stat(source)
+    file = File("", source, compression, stores.version(source))
+    return (file,), source_format or target_format or "text"
+
+
+def _several(sources: Sequence[str], format: str | None) -> tuple[tuple[File, ...], str]:
+    """Return the files of several names and patterns, which become those of a folder, and their format."""
+    paths: dict[str, str] = {}
+    for path in chain.from_iterable(map(stores.matching, sources)):
+        name = path.rpartition("/")[2]
+        if is_stream(path) or stores.is_folder(path) or name in paths:
+            raise CorpusError(
+                f"{path} is a folder, a stream, or the second file named {name}. Several inputs are files whose names "
+                "differ: they become one folder."
+            )
+        paths[name] = path
+    return _files(paths, " ".join(sources), format)
 
 
 def _folder(source: str, target: str, format: str | None) -> tuple[tuple[File, ...], str]:
@@ -227,15 +279,25 @@ def _folder(source: str, target: str, format: str | None) -> tuple[tuple[File, .
             )
     found = stores.names_below(source) if is_url(source) else _local_names(source)
     names = [each for each in found if not any(p.startswith((".", "_")) for p in each.split("/"))]
-    paths = {name: os.path.join(source, name) for name in sorted(names)}
-    kinds = {name: corpus_format(path, format) for name, path in paths.items()}
+    return _files({name: os.path.join(source, name) for name in names}, source, format)
+
+
+def _files(
+    paths: Mapping[str, str], source: str, format: str | None
+) -> tuple[tuple[File, ...], str]:
+    """Return the files of these names, in the order of their names, and their one format."""
+    kinds = {name: corpus_format(path, format) for name, path in sorted(paths.items())}
     formats = sorted({str(kind) for kind, _ in kinds.values()})
     if len(formats) != 1:
         told = f"files of several formats ({', '.join(formats)})" if formats else "no files"
         raise CorpusError(
             f"{source} contains {told}: expected files of one format, .jsonl, .csv, .tsv, .txt or .parquet."
         )
-    return tuple(File(name, path, kinds[name][1]) for name, path in paths.items()), formats[0]
+    files = (
+        File(name, paths[name], packing, stores.version(paths[name]))
+        for name, (_, packing) in kinds.items()
+    )
+    return tuple(files), formats[0]
 
 
 def _local_names(source: str) -> Iterator[str]:

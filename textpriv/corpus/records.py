@@ -6,13 +6,15 @@ A message names a file and a record, and never quotes one.
 from __future__ import annotations
 
 import contextlib
-import gzip
+import io
 import os
+import re
+import select
 import shutil
 import sys
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +29,12 @@ MAX_TEXT_BYTES = 8 * 1024 * 1024
 # A batch closes at this many bytes of the file, so that many long records do not add up in memory.
 BATCH_BYTES = 4 * 1024 * 1024
 _UTF8_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_PACKED = {
+    "gzip": rb"\x1f\x8b",
+    "bz2": rb"BZh.1AY&SY",
+    "zstd": rb"\x28\xb5\x2f\xfd",
+}  # how they begin
 _REMEDY = (
     "Repair it, or leave such records out with --on-error skip or quarantine (on_error='skip')."
 )
@@ -41,6 +49,7 @@ _EXPECTED = {
 
 # Gives, for a record's number in its file and its values, how often its name, or each of its texts, came until then.
 Numbering = Callable[[int, Sequence[Any]], tuple[int, ...]]
+Readline = Callable[[int], bytes]  # as that of a file: at most so many bytes of the next line
 
 
 def record_limit() -> int:
@@ -111,8 +120,8 @@ class RecordWriter:
         raise NotImplementedError
 
     @staticmethod
-    def join(parts: Sequence[Path], out: BinaryIO) -> None:
-        """Write the content of finished parts one after the other."""
+    def join(parts: Sequence[Path], out: BinaryIO, source: str = "") -> None:
+        """Write the content of finished parts of a source one after the other."""
         for part in parts:
             with open(part, "rb") as file:
                 shutil.copyfileobj(file, out, 1 << 20)
@@ -137,6 +146,8 @@ class CorpusReader:
         self.columns: list[str] = []
         self._compression = compression
         self._number = number or (lambda position, values: (1,) * len(self.texts))
+        self._offset = 0  # bytes of the lines that were read
+        self.version = stores.version(path)
 
     @property
     def name(self) -> str:
@@ -147,9 +158,42 @@ class CorpusReader:
         """Yield the batches; raise CorpusError for bad records and damaged files."""
         raise NotImplementedError
 
+    def check_unchanged(self) -> None:
+        """Refuse a local file that is not the one that the run began with."""
+        if self.version is not None and stores.version(self.path) != self.version:
+            raise CorpusError(
+                f"{self.name} changed while it was read. Begin again when it is complete: what was made of it is not whole."
+            )
+
+    def header(self) -> list[str]:
+        """Open the file, and return the names of the columns that all its records have."""
+        stores.opened(self.path).close()
+        return []
+
     def spelled(self, row: Any) -> bytes | None:
         """Return a record as bytes, for the quarantine."""
         raise NotImplementedError
+
+    def chosen(self, rows: Any, places: Sequence[int]) -> Any:
+        """Return some of the records of a batch."""
+        return [rows[place] for place in places]
+
+    def without(self, batch: Batch, refused: Collection[int]) -> Batch:
+        """Return a batch without the records that a ledger refuses, which are bad ones now."""
+        bad = [*batch.bad]
+        for place in refused:
+            row = self.chosen(batch.rows, [place])
+            row = row[0] if isinstance(row, list) else row
+            raw = self.spelled(row) if self.release.on_error == "quarantine" else None
+            bad.append(BadRecord(batch.positions[place], 0, "limit", raw))
+        kept = [place for place in range(len(batch)) if place not in refused]
+        return replace(
+            batch,
+            positions=[batch.positions[place] for place in kept],
+            given=batch.given.chosen(kept),
+            rows=self.chosen(batch.rows, kept),
+            bad=sorted(bad, key=lambda each: each.position),
+        )
 
     def names_of(self, rows: Any) -> Iterator[Sequence[str]]:
         """Yield the names of the columns: those of the file, or of each row."""
@@ -240,7 +284,7 @@ class LineReader(CorpusReader):
         good: list[tuple[int, Sequence[Any], tuple[int, ...], Any]] = []
         bad: list[BadRecord] = []
         self._offset = before = end = 0
-        with self._open() as (stream, progress):
+        with self._open() as (readline, progress, has_more):
 
             def batch() -> Batch:
                 where, values, numbers, rows = map(
@@ -248,7 +292,7 @@ class LineReader(CorpusReader):
                 )
                 return Batch(where, self.given(values, numbers), rows, bad, end, progress())
 
-            for position, (line, unit) in enumerate(self.units(self._lines(stream))):
+            for position, (line, unit) in enumerate(self.units(self._lines(readline))):
                 end = position + 1
                 try:
                     values, row = self.parse(unit)
@@ -257,51 +301,118 @@ class LineReader(CorpusReader):
                     bad.append(self.refused(error, position, line, unit))
                 is_full = len(good) + len(bad) >= self.release.batch_size
                 is_part = end % self.release.part_records == 0
-                if is_full or is_part or self._offset - before >= BATCH_BYTES:
+                is_long = self._offset - before >= BATCH_BYTES
+                if is_full or is_part or is_long or not has_more():
                     yield batch()
                     good, bad, before = [], [], self._offset
+            self.check_unchanged()
             if good or bad or not end:
                 yield batch()
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[tuple[BinaryIO, Any]]:
-        """Open the file for reading bytes, decompressed; yield it, and a function to say how much of it was read."""
-        if self.path == STANDARD_STREAM:
-            yield sys.stdin.buffer, lambda: None
-            return
+    def _open(self) -> Iterator[tuple[Readline, Callable[[], float | None], Callable[[], bool]]]:
+        """Open the file for reading lines of UTF-8, decompressed.
+
+        Yield also functions that say which share was read, and whether the next line may be there without waiting.
+        """
+        is_other = is_stream(self.path)
         with contextlib.ExitStack() as stack:
-            raw = stack.enter_context(stores.opened(self.path))
-            size = 0 if is_stream(self.path) else raw.seek(0, os.SEEK_END)
+            raw: Any = sys.stdin.buffer
+            if self.path != STANDARD_STREAM:
+                raw = stack.enter_context(stores.opened(self.path))
+            size = 0 if is_other else raw.seek(0, os.SEEK_END)
             if size:
                 raw.seek(0)
-            is_packed = self._compression == "gzip"
-            stream: Any = stack.enter_context(gzip.open(raw, "rb")) if is_packed else raw
-            yield stream, lambda: min(1.0, raw.tell() / size) if size else None
+            stream = _unpacked(raw, self._compression)
+            readline: Readline = stream.readline
+            if (encoding := self.release.encoding) is not None:
+                # A byte that has no meaning stays one, so that its record is a bad one.
+                lines = io.TextIOWrapper(stream, encoding, "surrogateescape", "\n")
+                stack.callback(lines.detach)
+                readline = partial(_recoded, lines)
 
-    def _lines(self, stream: BinaryIO) -> Iterator[bytes]:
+            def progress() -> float | None:
+                return min(1.0, raw.tell() / size) if size else None
+
+            yield readline, progress, _has_more(raw) if is_other else lambda: True
+
+    def _lines(self, readline: Readline) -> Iterator[bytes]:
         """Yield lines with their endings; of one over the limit no more than shows that it is."""
         limit = record_limit() + 2
         number = 0
         try:
-            while line := stream.readline(limit + len(_UTF8_MARK) + 1):
+            while line := readline(limit + len(_UTF8_MARK) + 1):
                 number += 1
                 piece = line
                 while len(piece) >= limit and not piece.endswith(b"\n"):
-                    piece = stream.readline(limit)
+                    piece = readline(limit)
                     self._offset += len(piece)
                 self._offset += len(line)
-                if number == 1 and not (line := line.removeprefix(_UTF8_MARK)):
-                    return
+                if number == 1:
+                    if line.startswith(_UTF16_MARKS):
+                        raise CorpusError(
+                            f"{self.name}: expected UTF-8, found UTF-16. Read it with --encoding utf-16."
+                        )
+                    if not (line := line.removeprefix(_UTF8_MARK)):
+                        return
                 yield line
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except UnicodeDecodeError:
+            raise CorpusError(
+                f"{self.name}: expected {self.release.encoding}, found other bytes after line {number}. Name its encoding "
+                "with --encoding."
+            ) from None
+        except OSError as error:
+            if error.errno is not None:  # of the system or a store
+                raise
             raise CorpusError(
                 f"{self.name}: the compressed file is damaged or cut short after line {number}. Make or fetch it again."
             ) from error
 
 
-def compressed(raw: BinaryIO, compression: str | None) -> contextlib.AbstractContextManager[Any]:
+def _unpacked(raw: Any, compression: str | None) -> Any:
+    """Return a file decompressed, by its first bytes or else by its name."""
+    first = raw.peek(10) if hasattr(raw, "peek") else b""
+    found = [name for name, begin in _PACKED.items() if re.match(begin, first)]
+    if not (kind := found[0] if found else compression) or not first:
+        return raw
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.CompressedInputStream(raw, kind))
+
+
+def _recoded(lines: io.TextIOWrapper, limit: int) -> bytes:
+    return lines.readline(limit).encode("utf-8", "surrogateescape")
+
+
+def _has_more(raw: Any) -> Callable[[], bool]:
+    """Return a function that says whether a stream has bytes now; a record must not wait for the next one."""
+    try:
+        number = raw.fileno()
+    except OSError:  # it is in memory
+        return lambda: True
+    return lambda: bool(select.select([number], [], [], 0)[0])
+
+
+@contextlib.contextmanager
+def compressed(raw: BinaryIO, compression: str | None) -> Iterator[Any]:
     """Wrap an open file in a compressor that leaves it open, and writes the same bytes for the same content."""
     if compression is None:
-        return contextlib.nullcontext(raw)
-    # No name and no time inside, so that the same output is the same bytes.
-    return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6)
+        yield raw
+        return
+    import pyarrow as pa
+
+    with pa.output_stream(_Unclosed(raw), compression=compression) as packed:
+        yield packed
+
+
+class _Unclosed(io.RawIOBase):
+    """Write to a file, which stays open when this is closed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        return self._file.write(content)

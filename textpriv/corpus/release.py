@@ -69,6 +69,11 @@ class Release:
         Which other columns pass through; all of them by default. They are not protected.
     format
         Of both ends; None goes by the extensions.
+    encoding
+        Of the lines of an input, by its name in Python; None is UTF-8, in which every output is written.
+    rotates
+        Shards that an earlier run has finished may be gone from the input when a folder is continued. Documents then need
+        names.
     on_error
         ``"fail"``, ``"skip"`` or ``"quarantine"``: at a bad record stop, leave it out and count it, or also write it to
         ``target.quarantine.jsonl`` (mode 0600, raw text).
@@ -96,6 +101,8 @@ class Release:
     labels_column: str | None = None
     columns: ColumnRule = field(default_factory=ColumnRule)
     format: str | None = None
+    encoding: str | None = None
+    rotates: bool = False
     on_error: str = "fail"
     null: str = "keep"
     key: RunKey | None = None
@@ -126,9 +133,14 @@ class Release:
         is_text = name in self.meaning.texts
         return is_text or (name != self.labels_column and self.columns.passes(name))
 
-    def check(self, privatizer: Privatizer, source: str, target: str) -> None:
+    def check(self, privatizer: Privatizer, sources: Sequence[str], target: str) -> None:
         """Refuse options that this privatizer, or these ends, cannot have."""
         has_ledger = privatizer.ledger is not None
+        if self.rotates and self.document_column is None:
+            # Equal texts would be numbered from the first again, and come out equal.
+            raise CorpusError(
+                "An input that rotates needs named documents: give a document_column."
+            )
         if self.engine not in ("local", "spark", "ray"):
             raise CorpusError(f"engine must be local, spark or ray; found {self.engine!r}.")
         if (self.workers > 1 or self.engine != "local") and self.settings is None:
@@ -140,8 +152,8 @@ class Release:
         repeats = self.key is not None or has_ledger or privatizer.seed is not None
         if self.resume and not repeats:
             raise CorpusError("A run can be continued only with a run key, a seed or a ledger.")
-        ends = [name for name in (source, target) if is_stream(name)]
-        is_known = ends == [source] and self.document_column is not None
+        ends = [name for name in (*sources, target) if is_stream(name)]
+        is_known = ends == sources and self.document_column is not None
         if ends and (self.resume or self.engine != "local" or (self.key and not is_known)):
             raise CorpusError(
                 "A stream passes only once, so its run can neither be continued, repeated under a run key nor be shared "

@@ -10,7 +10,7 @@ from typing import Any
 from textpriv.corpus.plan import Plan
 from textpriv.statement import PrivacyStatement
 
-_NAMES = 1000  # most names of other columns that are remembered
+_NAMES = 1000  # most names of other columns, or of records over a limit, that are remembered
 
 
 @dataclass
@@ -23,6 +23,7 @@ class Counts:
     skipped: Counter[str] = field(default_factory=Counter)
     columns: list[str] = field(default_factory=list)
     end: float = 0.0  # share of the file before the end of the batch or part that was added last
+    refused: list[str] = field(default_factory=list)  # records over a limit of the ledger
 
     def add(self, other: Counts) -> None:
         """Add the counts of a batch or a part."""
@@ -31,6 +32,7 @@ class Counts:
         self.tokens.update(other.tokens)
         self.skipped.update(other.skipped)
         self.end = other.end
+        self.refused = [*self.refused, *other.refused][:_NAMES]
         # In the order in which they first appear, but not endlessly many.
         self.columns = list(dict.fromkeys([*self.columns, *other.columns]))[:_NAMES]
 
@@ -59,6 +61,8 @@ class CorpusReport:
         Names of the other columns, which pass through as they are; the first 1,000 of them.
     seconds, quarantine, resumed
         Wall time, the file of bad records, if any, and documents that an earlier run had finished.
+    refused
+        The first 1,000 records that would have passed a limit of the ledger, and were left out.
     unmatched
         Patterns of the rule for columns that no column has matched: mistyped ones, perhaps.
     besides
@@ -75,6 +79,7 @@ class CorpusReport:
     quarantine: str | None = None
     resumed: int = 0
     unmatched: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     besides: tuple[str, ...] = ()
 
     @classmethod
@@ -98,6 +103,7 @@ class CorpusReport:
             files=len(plan.files),
             quarantine=quarantine,
             resumed=resumed,
+            refused=tuple(counts.refused),
             unmatched=plan.release.columns.unmatched(counts.columns),
             besides=tuple(line for line, is_said in lines.items() if is_said),
         )

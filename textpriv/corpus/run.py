@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +23,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from textpriv import __version__
 from textpriv.corpus import stores
 from textpriv.corpus.checkpoint import Checkpoint, only_writer
-from textpriv.corpus.parts import Read, join_file, make_file, make_parts, scan
+from textpriv.corpus.parts import Read, join_file, make_file, make_parts, scan, write_stream
 from textpriv.corpus.plan import Plan, beside, check_corpus, refuse_taken
-from textpriv.corpus.records import RecordWriter, compressed
+from textpriv.corpus.records import Batch, RecordWriter, compressed
 from textpriv.corpus.release import Release
 from textpriv.corpus.report import CorpusReport, Counts, Progress
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
@@ -41,7 +40,7 @@ Entries = Mapping[tuple[int, int], Counts]  # by file and part
 
 
 def privatize_corpus(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     target: str | os.PathLike[str],
     privatizer: Privatizer,
     release: Release | None = None,
@@ -57,7 +56,8 @@ def privatize_corpus(
     ----------
     source, target
         Files, or ``"-"`` for standard input and output; or a folder of files of one format, and a folder to make. Either
-        may be a URL that fsspec knows, such as ``s3://bucket/private``. The format of both ends is the same; the
+        may be a URL that fsspec knows, such as ``s3://bucket/private``. Several files, or a pattern with ``*``, become a
+        folder. The format of both ends is the same; the
         compression of a single file may differ.
     privatizer
     release, **options
@@ -78,11 +78,12 @@ def privatize_corpus(
     """
     started = time.perf_counter()
     release = replace(release or Release(), **options)
-    source, target = map(_plain_name, (source, target))
-    release.check(privatizer, source, target)
+    named = [source] if isinstance(source, str | os.PathLike) else source
+    sources, target = [_plain_name(each) for each in named], _plain_name(target)
+    release.check(privatizer, sources, target)
     ledger, index = privatizer.ledger, privatizer.mechanism.index.path
     read = filter(None, [index, None if ledger is None else ledger.path])
-    run = _Run(check_corpus(source, target, release, read), target, privatizer)
+    run = _Run(check_corpus(sources, target, release, read), target, privatizer)
     report = run.to_stream() if is_stream(target) else run.to_files()
     return replace(report, seconds=time.perf_counter() - started)
 
@@ -170,10 +171,14 @@ class _Run:
         )
         made = make_parts(plan, folder, missing, own, self._release.workers)
         with contextlib.closing(made):
-            for file, batch, counts in made:
-                self._counts.add(counts)
-                share = batch.fraction
-                self._tell(None if share is None else plan.fraction(file, share))
+            for each in made:
+                self._add(*each)
+
+    def _add(self, file: int, batch: Batch, counts: Counts) -> None:
+        """Count a batch that is written, and report it."""
+        self._counts.add(counts)
+        share = batch.fraction
+        self._tell(None if share is None else self._plan.fraction(file, share))
 
     def _make_elsewhere(
         self, folder: Checkpoint, records: Iterator[Read], entries: Entries
@@ -227,13 +232,16 @@ class _Run:
     # The output
 
     def to_stream(self) -> CorpusReport:
-        """Write to standard output, a device or a pipe, when all is made."""
-        with tempfile.TemporaryDirectory() as place:
-            folder = Checkpoint(Path(place) / "run")
-            folder.begin({}, [])
-            joined = join_file(self._plan, folder, 0, [part for _, part in self._make(folder)])
-            with open(joined, "rb") as made, _stream(self._name) as out:
-                shutil.copyfileobj(made, out)
+        """Write to standard output, a device or a pipe, each batch at once."""
+        plan, own = self._plan, BatchRelease(self._privatizer, self._release.meaning)
+        records = scan(plan, self._privatizer.ledger is not None)
+        self._tell(plan.fraction(0, 0.0))
+        with _stream(self._name) as raw, compressed(raw, plan.files[0].compression) as out:
+            made = write_stream(plan, out, records, own, self._release.workers)
+            with contextlib.closing(made):
+                for each in made:
+                    raw.flush()
+                    self._add(*each)
         return CorpusReport.of(self._plan, self._counts, None, 0)
 
     def to_files(self) -> CorpusReport:
@@ -253,6 +261,9 @@ class _Run:
         can_resume = repeats and not is_stream(self._plan.files[0].path)
         before = self._manifest() if stores.is_taken(self._name) else {}
         names = [each["name"] for each in before.get("files", ())]
+        if release.rotates:
+            present = {file.name for file in self._plan.files}
+            names = [name for name in names if name in present]
         started = folder.files if release.resume else []
         self._plan = self._plan.in_order([*names, *started])
         if started and folder.job == self._job(folder.job, len(started)):
@@ -289,7 +300,13 @@ class _Run:
         return report
 
     def _job(self, like: Mapping[str, Any] | None, files: int | None = None) -> dict[str, str]:
-        return self._plan.first(files).job(self._privatizer, like or {})
+        job = self._plan.first(files).job(self._privatizer, like or {})
+        if not self._release.rotates:
+            return job
+        # What is gone from the input counts as it was.
+        present = {f"input {file.name}" for file in self._plan.files}
+        gone = (name for name in like or {} if name.startswith("input ") and name not in present)
+        return {**job, **{name: (like or {})[name] for name in gone}}
 
     def _is_continued(self, folder: Checkpoint, job: Mapping[str, Any]) -> bool:
         """Return whether the run goes on in a folder; if not, there is none any more."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from textpriv.errors import CorpusError, how_to_install
 from textpriv.files import is_url
@@ -31,6 +33,25 @@ def is_folder(name: str) -> bool:
         return os.path.isdir(name)
     with _asked(name) as (store, path):
         return bool(store.isdir(path))
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name is a pattern of names."""
+    return "*" in name and (is_url(name) or not os.path.lexists(name))
+
+
+def matching(name: str) -> list[str]:
+    """Return the paths or URLs that match a pattern; a name that is none, as it is."""
+    if not is_pattern(name):
+        return [name]
+    if is_url(name):
+        with _asked(name) as (store, path):
+            found = [store.unstrip_protocol(each) for each in store.glob(path)]
+    else:
+        found = glob.glob(name, recursive=True)
+    if not found:
+        raise CorpusError(f"No file matches {name}. Check the pattern.")
+    return sorted(found)
 
 
 def is_taken(name: str) -> bool:
@@ -59,7 +80,16 @@ def opened(name: str) -> BinaryIO:
     if not is_url(name):
         return open(name, "rb")
     with _asked(name) as (store, path):
-        return cast(BinaryIO, store.open(path, "rb"))
+        # fsspec's own files read lines without a limit.
+        return io.BufferedReader(store.open(path, "rb"))
+
+
+def version(name: str) -> tuple[int, int] | None:
+    """Return what changes with the content of a local file; None for others: a store compares for itself."""
+    if is_url(name) or not os.path.isfile(name):
+        return None
+    status = os.stat(name)
+    return status.st_size, status.st_mtime_ns
 
 
 def size(name: str) -> int:

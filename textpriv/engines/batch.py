@@ -63,6 +63,12 @@ class Rows(NamedTuple):
         others = (None if name is None else read(name) for name in columns.others)
         return cls([read(name) for name in columns.texts], *others)
 
+    def chosen(self, places: Sequence[int]) -> Rows:
+        """Return some of the rows."""
+        texts = [[own[place] for place in places] for own in self.texts]
+        others = (values and [values[place] for place in places] for values in self[1:])
+        return Rows(texts, *others)
+
 
 class Released(NamedTuple):
     """Private texts, a list for each column, and tokens by class."""
@@ -147,6 +153,7 @@ class BatchRelease:
         except DocumentError as error:
             if error.position is not None:
                 error.position = found[error.position][1]
+            error.refused = {found[place][1] for place in error.refused}
             raise
         columns = [[None if text is None else next(released) for text in own] for own in texts]
         return Released(columns, raw.counts)

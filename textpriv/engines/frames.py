@@ -1,11 +1,17 @@
-"""DataFrames and Series of pandas and polars in memory: one in, one of the same type out."""
+"""Tables in memory of pandas, polars, pyarrow and DuckDB: one in, one of the same type out."""
 
 from __future__ import annotations
 
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from textpriv.engines.batch import BatchRelease, Rows, named_error, refuse_repeated
+from textpriv.engines.batch import (
+    BatchRelease,
+    Rows,
+    named_error,
+    refuse_repeated,
+    release_table,
+)
 from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, DocumentError, MechanismError
 from textpriv.mechanisms import NO_DEFAULT, default_name
@@ -29,8 +35,8 @@ def privatize_frame(
 
     Parameters
     ----------
-    frame : pandas.DataFrame, pandas.Series, polars.DataFrame or polars.Series
-        It is not changed. Missing values of pandas (None, NaN, NA) are null texts.
+    frame : pandas.DataFrame, pandas.Series, polars.DataFrame, polars.Series, pyarrow.Table or DuckDBPyRelation
+        It is not changed. A relation is read into memory. Missing values of pandas (None, NaN, NA) are null texts.
     epsilon : float, optional
         That of the default mechanism over the built-in index, per unit of its distance.
     recovery : float, optional
@@ -50,10 +56,20 @@ def privatize_frame(
         )
     settings = settings or _settings(epsilon, recovery)
     library, kind = type(frame).__module__.split(".")[0], type(frame).__name__
+    if kind == "DuckDBPyRelation":
+        import duckdb
+
+        return duckdb.from_arrow(
+            privatize_frame(frame.to_arrow_table(), settings=settings, **columns)
+        )
+    if library == "pyarrow" and kind == "Table":
+        chosen = Columns(**columns)
+        chosen.check(frame.column_names)
+        return release_table(frame, settings, chosen, _rows(frame, settings, chosen).numbers)
     if library not in ("pandas", "polars") or not hasattr(frame, "to_numpy"):
         raise CorpusError(
-            f"expected a DataFrame or Series of pandas or polars, found {kind}. Collect a LazyFrame first; Spark, Ray and "
-            "datasets have functions of their own in textpriv.engines."
+            "expected a DataFrame or Series of pandas or polars, or a table of pyarrow or DuckDB, found "
+            f"{kind}. Collect a LazyFrame first; Spark, Ray and datasets have functions of their own in textpriv.engines."
         )
     if not hasattr(frame, "columns"):
         table = frame.to_frame(_SERIES)
@@ -94,6 +110,7 @@ def frame_statement(statement: PrivacyStatement, frame: Any, **columns: Any) -> 
     frame, **columns
         As given to :func:`privatize_frame`, or to the engines of Spark, Ray and datasets. Null texts are counted, now.
     """
+    frame = frame.to_arrow_table() if hasattr(frame, "to_arrow_table") else frame
     chosen, besides, names = Columns(**columns), [], _names_of_columns(frame)
     if names is not None:
         private = (*chosen.texts, chosen.labels_column)
@@ -126,6 +143,8 @@ def _count_nulls(table: Any, name: str) -> int:
     if hasattr(table, "to_numpy"):  # of pandas or polars
         series = table[name] if hasattr(table, "columns") else table
         return series.null_count() if hasattr(series, "null_count") else int(series.isna().sum())
+    if hasattr(table, "combine_chunks"):  # of pyarrow
+        return int(table[name].null_count)
     if hasattr(table, "mapInArrow"):  # of Spark
         return int(table.where(table[f"`{name.replace('`', '``')}`"].isNull()).count())
     rows = table.select_columns([name])  # of Ray or datasets
@@ -156,14 +175,20 @@ def _settings(epsilon: float | None, recovery: float | None) -> PrivatizerSettin
     return PrivatizerSettings(mechanism=default_name(index), options={"epsilon": epsilon})
 
 
-def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> list[list[str | None]]:
-    """Return the private texts of each column."""
+def _rows(frame: Any, settings: PrivatizerSettings, columns: Columns) -> Rows:
+    """Return the columns that are read, with the numbers of equal texts."""
     rows = Rows.of(columns, lambda name: _values(frame[name]))
     if rows.names is None:
         counted = (map(Occurrences().count, own) for own in rows.texts)
         rows = rows._replace(numbers=list(zip(*counted, strict=True)))
     elif settings.ledger is None:
         refuse_repeated(rows.names)
+    return rows
+
+
+def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> list[list[str | None]]:
+    """Return the private texts of each column."""
+    rows = _rows(frame, settings, columns)
     try:
         return BatchRelease(settings.build(), columns).rows(rows).texts
     except DocumentError as error:
@@ -172,7 +197,7 @@ def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> lis
 
 def _values(series: Any) -> list[Any]:
     """Return the values of a Series; missing ones of pandas are None, and arrays, as in one from Parquet, lists."""
-    values: list[Any] = series.to_list()
+    values: list[Any] = series.to_pylist() if hasattr(series, "to_pylist") else series.to_list()
     if not hasattr(series, "isna"):
         return values
     plain = (each.tolist() if hasattr(each, "tolist") else each for each in values)

@@ -127,17 +127,26 @@ class Ledger:
         """Count the releases of some documents in one transaction: all of them or none.
 
         Draw nothing before this returns. A document whose release with these terms and this content is in the ledger costs
-        nothing and gets its stored key. A LimitError says which charge would pass a limit (``position``), a LedgerError what
-        cannot be counted, or that a document is known under another author.
+        nothing and gets its stored key. A LimitError says which charges would pass a limit (``refused``), a LedgerError
+        what cannot be counted, or that a document is known under another author.
         """
         entries, releases = [], []
         for position, charge in enumerate(charges):
             with at_position(position):
                 entries.append(self._entry(terms, charge))
         with self._transaction("BEGIN IMMEDIATE") as connection:
+            refused: list[LimitError] = []
             for position, entry in enumerate(entries):
-                with at_position(position):
-                    releases.append(self._charge(connection, entry))
+                try:
+                    with at_position(position):
+                        releases.append(self._charge(connection, entry))
+                except LimitError as error:
+                    refused.append(error)
+            if refused:
+                refused[0].refused = [
+                    each.position for each in refused if each.position is not None
+                ]
+                raise refused[0]
         return releases
 
     def _entry(self, terms: Terms, charge: Charge) -> _Entry:

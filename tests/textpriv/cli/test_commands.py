@@ -307,7 +307,7 @@ def test_an_interrupt_ends_with_130(privatize, texts, tmp_path, monkeypatch):
     assert (result.exit_code, "Interrupted" in result.stderr) == (130, True)
 
 
-def test_a_reader_that_goes_away_ends_the_run_quietly(folder, tmp_path):
+def test_a_reader_that_goes_away_ends_the_run_with_a_line(folder, tmp_path):
     # More than a pipe holds.
     (tmp_path / "a.txt").write_text(f"{' '.join(WORDS)}\n" * 100)
     command = [sys.executable, "-m", "textpriv", "privatize", tmp_path / "a.txt", "-"]
@@ -316,7 +316,8 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(folder, tmp_path):
     with subprocess.Popen([*command, *more], **pipes) as process:
         process.stdout.read(1)
         process.stdout.close()
-        assert (process.stderr.read(), process.wait()) == (b"", 1)
+        told = b"error: Standard output was closed before all was written.\n"
+        assert (process.stderr.read(), process.wait()) == (told, 1)
 
 
 # explain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -314,6 +315,65 @@ def test_log_json_says_all_in_lines_of_json(run, tmp_path):
     )
     result = run("some.jsonl", "--log-json", given=tmp_path / "late.jsonl")
     assert all("event" in json.loads(line) for line in result.stderr.splitlines())
+
+
+def _events(result) -> list[dict]:
+    return [json.loads(line) for line in result.stderr.splitlines()]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143), RuntimeError("zanzibar")])
+def test_log_json_ends_with_failed_however_it_ends(run, monkeypatch, error):
+    from textpriv import corpus
+
+    def stopped(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(corpus, "privatize_corpus", stopped)
+    result = run("out.jsonl", "--log-json")
+    assert _events(result)[-1]["event"] == "failed"
+    assert result.exit_code in (1, 130, 143)
+    assert "zanzibar" not in result.stderr
+
+
+def test_log_json_ends_with_failed_for_wrong_usage(run):
+    result = run("out.jsonl", "--log-json", "--document-limit", 3)
+    assert json.loads(result.stderr.splitlines()[0])["event"] == "failed"
+    assert result.exit_code == 2
+
+
+def test_quiet_says_only_warnings(run, tmp_path):
+    result = run("out.jsonl", "--quiet")
+    assert result.exit_code == 0
+    assert [line for line in result.stderr.splitlines() if not line.startswith("warning: ")] == []
+
+
+def test_an_input_without_records_is_warned_of(run, tmp_path):
+    (tmp_path / "empty.jsonl").touch()
+    result = run("out.jsonl", given=tmp_path / "empty.jsonl")
+    assert result.exit_code == 0
+    assert "warning: the input has no records" in result.stderr
+    result = run("b.jsonl", "--log-json", given=tmp_path / "empty.jsonl")
+    assert "the input has no records" in [each.get("text", "")[:24] for each in _events(result)]
+
+
+def test_a_key_beside_a_ledger_is_refused_with_the_reason(run, tmp_path):
+    more = ("--ledger", tmp_path / "l", "--document", "id", "--key", tmp_path / "k")
+    result = run("out.jsonl", *more)
+    assert result.exit_code == 2
+    assert "Leave out --key" in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_several_files_on_the_command_line_become_a_folder(index, source, tmp_path):
+    (tmp_path / "more.jsonl").write_text('{"id":1,"text":"bana"}\n')
+    arguments = [str(source), str(tmp_path / "more.jsonl"), str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["privatize", *arguments, "--index", str(index), "-e", "2"])
+    assert result.exit_code == 0, result.stderr
+    assert sorted(os.listdir(tmp_path / "out")) == ["more.jsonl", "raw.jsonl"]
+
+
+def test_a_limit_on_file_sizes_is_named():
+    error = OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    assert "ulimit -f" in messages.describe(error)
 
 
 def test_nulls_and_new_columns_are_options(run, tmp_path):

@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textpriv.corpus import Release, privatize_corpus, read_records, records
-from textpriv.corpus.formats import corpus_format
+from textpriv.corpus.formats import corpus_format, parquet
 from textpriv.corpus.plan import Plan
+from textpriv.corpus.records import RecordError
 from textpriv.errors import CorpusError
 
 SECRET = "zanzibar"
@@ -358,3 +360,117 @@ def test_a_damaged_file_that_refers_to_values_it_does_not_hold_is_refused(tmp_pa
             except (pa.ArrowException, OSError):
                 continue  # told by whoever reads the file
     assert result > 0
+
+
+@pytest.mark.parametrize("extension", [".bz2", ".zst"])
+def test_packed_files_are_read_and_written(tmp_path, extension):
+    plain = _write(tmp_path / "a.jsonl", '{"text":"one"}\n')
+    packed = tmp_path / f"b.jsonl{extension}"
+    privatize_corpus(plain, packed, Echo())
+    assert packed.read_bytes()[:3] in (b"BZh", b"\x28\xb5\x2f")
+    hidden = packed.rename(tmp_path / "no-extension.jsonl")  # known by its first bytes
+    assert _texts(hidden) == ["[one]"]
+    with pytest.raises(CorpusError, match="damaged or cut short"):
+        _texts(_write(tmp_path / "c.jsonl", hidden.read_bytes()[:-6]))
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp1252"])
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl"])
+def test_an_input_of_a_named_encoding_comes_out_as_utf8(tmp_path, encoding, name):
+    content = {"a.txt": "café\u00a0\n", "a.csv": "text\ncafé\u00a0\n"}
+    content["a.jsonl"] = '{"text":"café\u00a0"}\n'
+    source = _write(tmp_path / name, content[name].encode(encoding))
+    privatize_corpus(source, tmp_path / f"b-{name}", Echo(), encoding=encoding)
+    assert _texts(tmp_path / f"b-{name}") == ["[café\u00a0]"]
+
+
+def test_utf16_without_its_name_is_refused_with_the_option(tmp_path):
+    source = _write(tmp_path / "a.txt", "one\n".encode("utf-16"))
+    with pytest.raises(CorpusError, match="--encoding utf-16"):
+        _texts(source, on_error="skip")
+
+
+def test_an_encoding_that_does_not_fit_is_refused(tmp_path):
+    source = _write(tmp_path / "a.txt", b"\xff\xfeo\0\n\0\x00\xd8\n\0\n")
+    with pytest.raises(CorpusError, match="no encoding 'zanzibar'"):
+        privatize_corpus(source, tmp_path / "b.txt", Echo(), encoding="zanzibar")
+    with pytest.raises(CorpusError, match="expected utf-16, found other bytes"):
+        privatize_corpus(source, tmp_path / "b.txt", Echo(), encoding="utf-16")
+
+
+def test_a_copied_column_of_json_keeps_its_bytes(tmp_path):
+    line = (
+        '{"a":12345678901234567.123456789,"b":1.10,"c":1E3,"d":1e400,"text":"one",'
+        '"e":"\\u00e9\\/","f":[1, {"x" : 1.0}],"g":-0}\n'
+    )
+    privatize_corpus(_write(tmp_path / "a.jsonl", line), tmp_path / "b.jsonl", Echo())
+    assert (tmp_path / "b.jsonl").read_text() == line.replace('"one"', '"[one]"')
+
+
+@settings(max_examples=200, deadline=None)
+@given(line=st.text(st.sampled_from('{}[]",:\\ \t1etrue.-u00dtext\x0b')))
+def test_a_line_is_an_object_as_pythons_reader_says(line):
+    try:
+        expected = json.loads(line)
+    except ValueError:
+        expected = None
+    reader = read_records("none.jsonl", text_column="text", format="jsonl")
+    with pytest.raises(RecordError) if not isinstance(expected, dict) else nullcontext():
+        try:
+            _, record = reader.parse(line.encode())
+            assert {name: value for name, (_, value, _) in record.items()} == expected
+        except RecordError as error:
+            if error.reason != "missing_text":
+                raise
+
+
+def test_a_text_in_an_object_is_named_with_a_dot(tmp_path):
+    content = '{"id":1,"meta":{"body":"one","lang":"en"}}\n{"meta.body":"two","id":2}\n'
+    source = _write(tmp_path / "a.jsonl", content)
+    report = privatize_corpus(source, tmp_path / "b.jsonl", Echo(), text_column="meta.body")
+    expected = content.replace("one", "[one]").replace("two", "[two]")
+    assert (tmp_path / "b.jsonl").read_text() == expected
+    assert report.unprotected == ("id", "meta.lang")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"meta":{"body":"one"},"meta.body":"zanzibar"}',
+        '{"meta":"zanzibar","meta":{"body":"one"}}',
+        '{"meta":{"body":"one"},"meta":"zanzibar"}',
+    ],
+)
+def test_a_column_that_is_there_twice_is_a_bad_record(tmp_path, line):
+    source = _write(tmp_path / "a.jsonl", line)
+    with pytest.raises(CorpusError, match="one JSON object"):
+        privatize_corpus(source, tmp_path / "b.jsonl", Echo(), text_column="meta.body")
+
+
+def test_row_groups_are_as_large_as_those_that_were_read(tmp_path):
+    columns = {"text": ["one"] * 7_000, "n": list(range(7_000))}
+    source = _parquet(tmp_path / "a.parquet", columns, row_group_size=3_000)
+    privatize_corpus(source, tmp_path / "b.parquet", Echo(), batch_size=70, part_records=500)
+    written = pq.ParquetFile(tmp_path / "b.parquet")
+    sizes = [written.metadata.row_group(n).num_rows for n in range(written.num_row_groups)]
+    assert sizes == [3_000, 3_000, 1_000]
+    assert written.read()["n"].to_pylist() == columns["n"]
+
+
+def test_row_groups_fit_into_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "_GROUP_BYTES", 100_000)
+    source = _parquet(tmp_path / "a.parquet", {"text": ["x" * 100] * 5_000})
+    privatize_corpus(source, tmp_path / "b.parquet", Echo())
+    assert pq.ParquetFile(tmp_path / "b.parquet").num_row_groups == 5
+
+
+def test_dictionary_columns_stay_so_without_values_of_rows_left_out(tmp_path):
+    kinds = pa.array(["a", SECRET, "b"]).dictionary_encode()
+    texts = pa.array(["one", None, "two"]).dictionary_encode()
+    source = _parquet(tmp_path / "a.parquet", {"text": texts, "kind": kinds})
+    options = {"null": "fail", "on_error": "skip"}
+    privatize_corpus(source, tmp_path / "b.parquet", Echo(), **options)
+    read = pq.read_table(tmp_path / "b.parquet")
+    assert read["kind"].type == read["text"].type == pa.dictionary(pa.int32(), pa.string())
+    assert read["kind"].to_pylist() == ["a", "b"]
+    assert SECRET not in str(read["kind"].chunks)

@@ -8,15 +8,18 @@ import itertools
 import json
 import os
 import stat
+import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from echo import Echo
 from small_corpora import content, read, rows, run, stop_at, write
 
 from textpriv.corpus import ColumnRule, PrivatizerSettings, Progress, privatize_corpus, unnamed_key
-from textpriv.errors import CorpusError
+from textpriv.errors import CorpusError, LimitError
 from textpriv.run_key import RunKey
 
 
@@ -403,3 +406,149 @@ def test_the_first_event_comes_before_anything_is_released(index, tmp_path):
     source = write(tmp_path / "a.jsonl", rows(3))
     with pytest.raises(KeyboardInterrupt):
         run(index, source, tmp_path / "b.jsonl", on_progress=stop_at(0))
+
+
+# Inputs
+
+
+@pytest.mark.parametrize("change", ["append", "overwrite", "replace"])
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_an_input_that_changes_while_it_is_read_stops_the_run(index, tmp_path, change, kind):
+    source = write(tmp_path / f"a.{kind}", rows(40))
+
+    def spoil(progress):
+        if progress.documents < 10:
+            return
+        content = source.read_bytes()
+        if change == "append":
+            with source.open("ab") as file:
+                file.write(b"\n")
+        elif change == "overwrite":
+            time.sleep(0.02)
+            source.write_bytes(content)
+        else:
+            os.replace(write(tmp_path / f"b.{kind}", rows(41)), source)
+
+    with pytest.raises(CorpusError, match=rf"a.{kind} changed while it was read"):
+        run(index, source, tmp_path / f"c.{kind}", on_progress=spoil)
+    assert not (tmp_path / f"c.{kind}").exists()
+
+
+@pytest.mark.parametrize(
+    ("begin", "kind"),
+    [('{"text":"one"}', "jsonl"), ("id,text", "csv"), ("text", "csv"), ("id\ttext", "tsv")],
+)
+@pytest.mark.parametrize("target", ["-", "out.txt"])
+def test_standard_input_with_columns_is_not_read_as_text(
+    tmp_path, monkeypatch, begin, kind, target
+):
+    monkeypatch.chdir(tmp_path)
+    given = f"{begin}\n1,one\n".encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    with pytest.raises(CorpusError, match=rf"begins like {kind}, .* --format {kind}"):
+        privatize_corpus("-", target, Echo())
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_stream_of_a_named_format_is_not_guessed(monkeypatch):
+    given, taken = io.BytesIO(b'{"text":"one"}\n'), io.BytesIO()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(taken))
+    privatize_corpus("-", "-", Echo(), format="text")
+    assert taken.getvalue() == b'[{"text":"one"}]\n'
+
+
+STREAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from echo import Echo
+from textpriv.corpus import privatize_corpus
+privatize_corpus("-", "-", Echo(), format="jsonl")
+"""
+
+
+def test_a_record_of_a_stream_does_not_wait_for_the_next():
+    command = [sys.executable, "-c", STREAM, str(Path(__file__).parents[2])]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, bufsize=0) as process:
+        for text in ("one", "two"):
+            process.stdin.write(b'{"text":"%s"}\n' % text.encode())
+            assert process.stdout.readline() == b'{"text":"[%s]"}\n' % text.encode()
+
+
+def test_several_inputs_and_patterns_become_a_folder(tmp_path):
+    for name in ("a/1.jsonl", "a/2.jsonl", "b/3.jsonl"):
+        write(tmp_path / name, rows(2))
+    privatize_corpus([tmp_path / "a" / "*.jsonl", tmp_path / "b/3.jsonl"], tmp_path / "out", Echo())
+    assert sorted(content(tmp_path / "out")) == ["1.jsonl", "2.jsonl", "3.jsonl"]
+    with pytest.raises(CorpusError, match=r"No file matches .*\.csv"):
+        privatize_corpus(tmp_path / "a" / "*.csv", tmp_path / "c", Echo())
+    write(tmp_path / "b" / "1.jsonl", rows(1))
+    with pytest.raises(CorpusError, match=r"second file named 1\.jsonl"):
+        privatize_corpus(
+            [tmp_path / "a" / "1.jsonl", tmp_path / "b/1.jsonl"], tmp_path / "d", Echo()
+        )
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_shards_with_other_columns_stop_before_anything_is_made(index, tmp_path, kind):
+    write(tmp_path / "raw" / f"1.{kind}", rows(3))
+    write(tmp_path / "raw" / f"2.{kind}", [{**row, "mail": "x"} for row in rows(3)])
+    with pytest.raises(CorpusError, match=rf"2\.{kind} has other columns than .*: mail"):
+        run(index, tmp_path / "raw", tmp_path / "out")
+    assert os.listdir(tmp_path) == ["raw"]
+    run(index, tmp_path / "raw", tmp_path / "out", columns=ColumnRule(drop=("mail",)))
+
+
+def test_a_shard_that_rotated_away_does_not_stop_the_next_run(index, tmp_path):
+    options = {"document_column": "id", "resume": True, "rotates": True}
+    for n in range(3):
+        write(tmp_path / "raw" / f"{n}.jsonl", rows(30)[10 * n : 10 * n + 10])
+        report = run(index, tmp_path / "raw", tmp_path / "out", **options)
+        (tmp_path / "raw" / f"{n - 1}.jsonl").unlink(missing_ok=True)
+    assert (report.documents, report.resumed) == (30, 20)
+    assert sorted(content(tmp_path / "out")) == ["0.jsonl", "1.jsonl", "2.jsonl"]
+    assert run(index, tmp_path / "raw", tmp_path / "out", **options).resumed == 30
+    with pytest.raises(CorpusError, match=r"changed: input 1\.jsonl, input 0\.jsonl"):
+        run(index, tmp_path / "raw", tmp_path / "out", **{**options, "rotates": False})
+    write(tmp_path / "raw" / "2.jsonl", rows(3))
+    with pytest.raises(CorpusError, match=r"changed: input 2\.jsonl"):
+        run(index, tmp_path / "raw", tmp_path / "out", **options)
+
+
+def test_an_input_that_rotates_needs_named_documents(index, shards, tmp_path):
+    with pytest.raises(CorpusError, match="needs named documents"):
+        run(index, shards, tmp_path / "out", resume=True, rotates=True)
+
+
+def test_documents_over_a_limit_are_left_out_and_named(index, tmp_path):
+    given = [
+        {**row, "who": "ann" if n in (3, 8, 15) else f"a{n}"} for n, row in enumerate(rows(20))
+    ]
+    source, options = write(tmp_path / "a.jsonl", given), {"document_column": "id"}
+    settings = PrivatizerSettings(
+        str(index), options={"epsilon": 2.0}, ledger=str(tmp_path / "l"), limits={"author_limit": 0}
+    )
+    loss = settings.build()._terms.word_loss
+    settings = replace(settings, limits={"author_limit": 25.5 * loss})
+    options |= {"author_column": "who", "settings": settings, "batch_size": 10}
+    with pytest.raises(LimitError, match=r"record 9: the limit of this author"):
+        privatize_corpus(source, tmp_path / "b.jsonl", settings.build(), **options)
+    options |= {"on_error": "quarantine", "resume": True}
+    report = privatize_corpus(source, tmp_path / "b.jsonl", settings.build(), **options)
+    assert (report.documents, report.skipped) == (18, {"limit": 2})
+    assert report.refused == (f"{source}, record 9", f"{source}, record 16")
+    kept = [row["id"] for row in read(tmp_path / "b.jsonl")]
+    assert kept == [f"n{n}" for n in range(20) if n not in (8, 15)]
+    aside = list(map(json.loads, Path(report.quarantine).read_text().splitlines()))
+    assert [json.loads(each["raw"]) for each in aside] == [given[8], given[15]]
+
+
+def test_all_documents_of_a_batch_over_a_limit_are_named(index, tmp_path):
+    source = write(tmp_path / "a.jsonl", rows(4))
+    limits = {"document_nats_limit": 1}
+    settings = PrivatizerSettings(
+        str(index), options={"epsilon": 2.0}, ledger=str(tmp_path / "l"), limits=limits
+    )
+    with pytest.raises(LimitError, match=r"record 1: .* of 2, 3, 4, too"):
+        privatize_corpus(source, tmp_path / "b.jsonl", settings.build(), document_column="id")

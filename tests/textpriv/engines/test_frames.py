@@ -16,7 +16,9 @@ from textpriv.errors import CorpusError, MechanismError, TextprivError
 
 pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
 NULLS = "which records have no text: {} null texts stay null"
+duckdb = pytest.importorskip("duckdb")
 FRAMES = {"pandas": pa.Table.to_pandas, "polars": polars.from_arrow}
+TABLES = {"pyarrow": lambda table: table, "duckdb": duckdb.from_arrow}
 
 
 def _corpus(table, settings, folder, key):
@@ -27,7 +29,7 @@ def _corpus(table, settings, folder, key):
 
 
 def _framed(kind, table, settings):
-    frame = FRAMES[kind](table)
+    frame = {**FRAMES, **TABLES}[kind](table)
     return textpriv.privatize_frame(frame, settings=settings, document_column="id")
 
 
@@ -35,6 +37,8 @@ def _framed(kind, table, settings):
 TABLE = {
     "pandas": lambda t, s, *_: _framed("pandas", t, s).to_dict("list"),
     "polars": lambda t, s, *_: _framed("polars", t, s).to_dict(as_series=False),
+    "pyarrow": lambda t, s, *_: _framed("pyarrow", t, s).to_pydict(),
+    "duckdb": lambda t, s, *_: _framed("duckdb", t, s).to_arrow_table().to_pydict(),
     "spark": lambda t, s, *_: pa.Table.from_batches(
         spark._released(iter(t.to_batches()), s, Columns("text", "id"))
     ).to_pydict(),
@@ -236,3 +240,22 @@ def test_levels_of_an_index_that_are_gone_are_left_out(settings):
     frame = pandas.DataFrame({"text": ["good", "bad"]}, index)
     private = textpriv.privatize_frame(frame.iloc[:1], settings=settings)
     assert [list(each) for each in private.index.levels] == [["ann"], [1]]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_comes_back_as_one_of_its_kind(kind, table, settings):
+    given = TABLES[kind](table)
+    made = textpriv.privatize_frame(given, settings=settings)
+    assert type(made) is type(given)
+    frame = textpriv.privatize_frame(table.to_pandas(), settings=settings)
+    made = made.to_arrow_table() if kind == "duckdb" else made
+    assert made["text"].to_pylist() == list(frame["text"])
+    assert made["stars"].to_pylist() == list(frame["stars"])
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_statement_of_a_table_names_its_columns_and_nulls(kind, settings):
+    given = TABLES[kind](pa.table({"stars": [1, 2], "text": ["baba", None]}))
+    lines = frame_statement(settings.build().statement, given).not_protected
+    assert NULLS.format(1) in lines
+    assert any("stars" in line for line in lines)

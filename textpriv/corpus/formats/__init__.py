@@ -1,6 +1,6 @@
 """Formats: how a path names one, and the reader and the writer of each.
 
-All but Parquet may end in ``.gz``. The path ``-`` is standard input or output, uncompressed.
+All but Parquet may end in ``.gz``, ``.bz2`` or ``.zst``. The path ``-`` is standard input or output.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.errors import CorpusError
 
 FORMATS: dict[str, type[CorpusReader]] = {**lines.FORMATS, **csv.FORMATS, **parquet.FORMATS}
+_PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
 _EXTENSIONS = {
     **{".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv"},
     **{".txt": "text", ".text": "text", ".parquet": "parquet"},
@@ -32,14 +33,14 @@ def corpus_format(
     if name == STANDARD_STREAM:
         return format, None
     stem = Path(name)
-    compression = "gzip" if stem.suffix.lower() == ".gz" else None
+    compression = _PACKED.get(stem.suffix.lower())
     stem = stem.with_suffix("") if compression else stem
     format = format or _EXTENSIONS.get(stem.suffix.lower())
     # A device or a pipe has no extension to go by; the other end then decides.
     if format is None and not is_stream(name):
         raise CorpusError(
-            f"Cannot tell the format of {name} from its name: expected one of {' '.join(_EXTENSIONS)}, perhaps with .gz "
-            f"after it. Say which it is with --format {'|'.join(FORMATS)}."
+            f"Cannot tell the format of {name} from its name: expected one of {' '.join(_EXTENSIONS)}, perhaps with .gz, "
+            f".bz2 or .zst after it. Say which it is with --format {'|'.join(FORMATS)}."
         )
     if compression is not None and format == "parquet":
         raise CorpusError(f"{name}: a compressed Parquet file cannot be read. Decompress it.")

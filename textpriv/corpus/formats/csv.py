@@ -77,6 +77,11 @@ class _CsvReader(LineReader):
                 f"{record_limit():,} bytes. The rows after it cannot be read, so it cannot be skipped. Repair the file."
             ) from None
 
+    def header(self) -> list[str]:
+        with self._open() as (readline, *_):
+            next(self.units(self._lines(readline)), None)
+        return self.columns
+
     def _columns_by(self, delimiter: str, header: bytes) -> int:
         """Return how many of the texts' columns a delimiter finds in the header."""
         names = next(csv.reader([_disguised(header)], delimiter=delimiter))

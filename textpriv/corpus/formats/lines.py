@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 from textpriv.corpus.records import LineReader, RecordError, RecordWriter, record_limit
+from textpriv.corpus.stores import is_stream
+from textpriv.errors import CorpusError
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+class _Members(dict[str, tuple[tuple[str, ...], Any, str]]):
+    """Of each column of a JSON object, the names that lead to it, its value, and how that is spelled."""
 
 
 class _TextWriter(RecordWriter):
@@ -18,11 +31,15 @@ class _TextWriter(RecordWriter):
 
 
 class _JsonWriter(RecordWriter):
-    """Write JSON objects, one a line."""
+    """Write JSON objects, one a line; values that are copied keep their bytes."""
 
-    def record(self, row: Any, texts: Sequence[str | None]) -> bytes:
-        kept = {name: row[name] for name in row if self._reader.release.writes(name)}
-        return _dumped({**kept, **dict(zip(self._reader.texts, texts, strict=True))}) + b"\n"
+    def record(self, row: _Members, texts: Sequence[str | None]) -> bytes:
+        private = dict(zip(self._reader.texts, map(_dumped, texts), strict=True))
+        writes = self._reader.release.writes
+        kept = (
+            (path, private.get(name, raw)) for name, (path, _, raw) in row.items() if writes(name)
+        )
+        return _object(kept)
 
 
 class _TextReader(LineReader):
@@ -31,7 +48,23 @@ class _TextReader(LineReader):
     writer: type[RecordWriter] = _TextWriter
 
     def units(self, lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-        return enumerate(lines, 1)
+        for number, line in enumerate(lines, 1):
+            if number == 1 and self.release.format is None and is_stream(self.path):
+                self._refuse_others(line)
+            yield number, line
+
+    def _refuse_others(self, line: bytes) -> None:
+        """Refuse a stream of no named format that begins like one with columns."""
+        kind = "jsonl" if line.lstrip().startswith((b"{", b"[{")) else None
+        for name, delimiter in (("csv", ","), ("csv", ";"), ("tsv", "\t")):
+            header = line[:10_000].decode("utf-8", "replace").splitlines() or [""]
+            cells = next(csv.reader(header[:1], delimiter=delimiter), [])
+            kind = kind or (name if not {*cells}.isdisjoint(self.texts) else None)
+        if kind is not None:
+            raise CorpusError(
+                f"{self.name} begins like {kind}, and would be read as plain text, with all its columns. Say what it is: "
+                f"--format {kind}, or --format text."
+            )
 
     def parse(self, unit: bytes) -> tuple[Sequence[Any], Any]:
         return [_decoded(unit).removesuffix("\n").removesuffix("\r")], None
@@ -48,13 +81,23 @@ class _JsonReader(_TextReader):
     def units(self, lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
         return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
 
-    def parse(self, unit: bytes) -> tuple[Sequence[Any], Any]:
+    @cached_property
+    def _opened(self) -> frozenset[str]:
+        """The objects of which a column of texts is a member: above "a.b.c" these are a and a.b."""
+        dots = ((name, n) for name in self.texts for n, letter in enumerate(name) if letter == ".")
+        return frozenset(name[:n] for name, n in dots)
+
+    def parse(self, unit: bytes) -> tuple[Sequence[Any], _Members]:
+        line, record = _decoded(unit), _Members()
         try:
-            record = json.loads(_decoded(unit), parse_float=_finite)
-        except (ValueError, RecursionError):
+            end = _read_object(line, _after_blanks(line, 0), self._opened, record)
+            leaves = [record[name][0] for name in self._opened if name in record]
+            paths = [path for path, *_ in record.values()] if leaves else []
+            is_twice = any(path[: len(leaf)] == leaf != path for leaf in leaves for path in paths)
+            if is_twice or _after_blanks(line, end) < len(line):
+                raise ValueError
+        except (ValueError, RecursionError, StopIteration):
             raise RecordError("malformed") from None
-        if not isinstance(record, dict):
-            raise RecordError("malformed")
         self.columns = self.columns or list(record)
         for column in self.texts:
             if column not in record:
@@ -64,7 +107,12 @@ class _JsonReader(_TextReader):
                 )
         if self.release.labels_column not in (None, *record):
             raise RecordError("labels")
-        return [record.get(name) for name in self.release.read], record
+        return [record[name][1] if name in record else None for name in self.release.read], record
+
+    def spelled(self, row: Any) -> bytes | None:
+        if isinstance(row, bytes):
+            return row
+        return _object((path, raw) for path, _, raw in row.values())
 
     def names_of(self, rows: Any) -> Iterator[Sequence[str]]:
         return iter(rows)
@@ -79,19 +127,69 @@ def _decoded(line: bytes) -> str:
         raise RecordError("encoding") from None
 
 
-def _finite(literal: str) -> float:
-    """Read a JSON number; one that a double cannot hold would come out as something else."""
-    value = float(literal)
-    if value in (float("inf"), float("-inf")):
+def _after_blanks(line: str, start: int) -> int:
+    found = _BLANKS.match(line, start)
+    assert found is not None
+    return found.end()
+
+
+def _read_object(
+    line: str, start: int, opened: Collection[str], found: _Members, above: tuple[str, ...] = ()
+) -> int:
+    """Read the members of an object into ``found``, each as it is spelled; return the end of the object.
+
+    A member in ``opened`` is no column: its own members are. ValueError or StopIteration say that it is no JSON.
+    """
+    if line[start : start + 1] != "{":
         raise ValueError
-    return value
+    at = _after_blanks(line, start + 1)
+    separator = "," if line[at : at + 1] != "}" else "}"
+    while separator == ",":
+        if line[at : at + 1] != '"':
+            raise ValueError
+        name, at = scanstring(line, at + 1, True)
+        at = _after_blanks(line, at)
+        if line[at : at + 1] != ":":
+            raise ValueError
+        at = begin = _after_blanks(line, at + 1)
+        path = (*above, name)
+        column = ".".join(path)
+        if column in opened and line[begin : begin + 1] == "{":
+            at = _read_object(line, begin, opened, found, path)
+        else:
+            value, at = _scan(line, begin)
+            if found.setdefault(column, (path, None, ""))[0] != path:
+                raise ValueError  # two members of one name, of which one is in an object
+            found[column] = path, value, line[begin:at]
+        at = _after_blanks(line, at)
+        separator = line[at : at + 1]
+        if separator == ",":
+            at = _after_blanks(line, at + 1)
+    if separator != "}":
+        raise ValueError
+    return at + 1
 
 
-def _dumped(record: Any) -> bytes:
-    try:
-        return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-    except UnicodeEncodeError:  # half a surrogate pair, which only an escape can write
-        return json.dumps(record, separators=(",", ":")).encode("ascii")
+def _object(members: Iterable[tuple[tuple[str, ...], str]]) -> bytes:
+    """Return a line with an object of these members, given as they are spelled."""
+    tree: dict[str, Any] = {}
+    for path, raw in members:
+        inner = tree
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[path[-1]] = raw
+    # Half of a surrogate pair, which only an escape can write, is written as one.
+    return f"{_spelled(tree)}\n".encode("utf-8", "backslashreplace")
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "{" + ",".join(f"{_dumped(name)}:{_spelled(each)}" for name, each in value.items()) + "}"
+
+
+def _dumped(text: str | None) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 FORMATS = {"jsonl": _JsonReader, "text": _TextReader}

@@ -23,11 +23,12 @@ from textpriv.errors import CorpusError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_GROUP_ROWS = 1_000  # of a row group that is written
+_PART_ROWS = 1_000  # of a row group of a part
+_GROUP_BYTES = 64 << 20  # in memory, after which a row group of the output ends
 
 
 class _ParquetWriter(RecordWriter):
-    """Write rows in groups of 1,000, without metadata, which may contain anything."""
+    """Write rows without metadata, which may contain anything."""
 
     _reader: _ParquetReader
 
@@ -39,7 +40,9 @@ class _ParquetWriter(RecordWriter):
         schema, writes = self._reader.schema, reader.release.writes
         self._written = [n for n, name in enumerate(schema.names) if writes(name)]
         self._schema = pa.schema([types_alone(schema.field(n)) for n in self._written])
-        self._writer = pq.ParquetWriter(out, self._schema, compression="zstd")
+        fields = zip(self._schema, self._written, strict=True)
+        self._encoded = pa.schema([_encoded(each, self._reader.types[n]) for each, n in fields])
+        self._writer = pq.ParquetWriter(out, self._encoded, compression="zstd")
         self._rows: list[pa.RecordBatch] = []
 
     def write(self, batch: Batch, columns: Sequence[Sequence[str | None]]) -> None:
@@ -52,7 +55,7 @@ class _ParquetWriter(RecordWriter):
             for n, field in zip(self._written, self._schema, strict=True)
         ]
         self._rows.append(pa.RecordBatch.from_arrays(values, schema=self._schema))
-        while sum(rows.num_rows for rows in self._rows) >= _GROUP_ROWS:
+        while sum(rows.num_rows for rows in self._rows) >= _PART_ROWS:
             self._write_group()
 
     def _write_group(self) -> None:
@@ -60,8 +63,14 @@ class _ParquetWriter(RecordWriter):
 
         # One piece in each column: the pages of a file follow the pieces that it was given.
         table = pa.Table.from_batches(self._rows, self._schema).combine_chunks()
-        self._writer.write_table(table.slice(0, _GROUP_ROWS).combine_chunks())
-        self._rows = table.slice(_GROUP_ROWS).to_batches()
+        group = table.slice(0, _PART_ROWS).combine_chunks()
+        # Dictionaries are made here: those that were read keep values of rows that are left out.
+        columns = [
+            column.dictionary_encode() if pa.types.is_dictionary(kind) else column
+            for column, kind in zip(group.columns, self._encoded.types, strict=True)
+        ]
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._encoded))
+        self._rows = table.slice(_PART_ROWS).to_batches()
 
     def close(self) -> None:
         if any(rows.num_rows for rows in self._rows):
@@ -69,25 +78,78 @@ class _ParquetWriter(RecordWriter):
         self._writer.close()
 
     @staticmethod
-    def join(parts: Sequence[Path], out: BinaryIO) -> None:
-        """Write the row groups of finished parts one after the other."""
+    def join(parts: Sequence[Path], out: BinaryIO, source: str = "") -> None:
+        """Write the rows of finished parts, in groups of as many as the source has, or of 64 MiB."""
         import pyarrow.parquet as pq
 
+        with stores.opened(source) as raw:
+            known = pq.ParquetFile(raw).metadata
+        most = max((known.row_group(n).num_rows for n in range(known.num_row_groups)), default=1)
         with pq.ParquetWriter(out, pq.read_schema(parts[0]), compression="zstd") as writer:
-            for part in parts:
-                with open(part, "rb") as file:
-                    table = pq.ParquetFile(file)
-                    for group in range(table.num_row_groups):
-                        writer.write_table(table.read_row_group(group, use_threads=False))
+            for group in _regrouped(_groups(parts), max(1, most)):
+                writer.write_table(group)
+
+
+def _groups(parts: Sequence[Path]) -> Iterator[pa.Table]:
+    """Yield the row groups of files."""
+    import pyarrow.parquet as pq
+
+    for part in parts:
+        with open(part, "rb") as file:
+            table = pq.ParquetFile(file)
+            for group in range(table.num_row_groups):
+                yield table.read_row_group(group, use_threads=False)
+
+
+def _regrouped(tables: Iterator[pa.Table], most: int) -> Iterator[pa.Table]:
+    """Yield the rows of tables in others of so many rows, or fewer where they are large."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        while (count := sum(each.num_rows for each in waiting)) >= most or (
+            count and sum(each.nbytes for each in waiting) >= _GROUP_BYTES
+        ):
+            joined = pa.concat_tables(waiting)
+            # One piece in each column: the pages of a file follow the pieces that it was given.
+            yield joined.slice(0, most).combine_chunks()
+            waiting = [joined.slice(most)]
+    if sum(each.num_rows for each in waiting):
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 class _ParquetReader(CorpusReader):
     """Read the rows of a Parquet file."""
 
     writer = _ParquetWriter
-    schema: pa.Schema
+    schema: pa.Schema  # of the rows, without dictionaries
+    types: list[pa.DataType]  # of the columns in the file
+
+    def header(self) -> list[str]:
+        with self._opened():
+            return self.columns
+
+    def chosen(self, rows: Any, places: Sequence[int]) -> Any:
+        import pyarrow as pa
+
+        return rows.take(pa.array(places, pa.int64()))
 
     def __iter__(self) -> Iterator[Batch]:
+        import pyarrow as pa
+
+        with self._opened() as table:
+            position, total = 0, table.metadata.num_rows
+            for rows in self._pieces(table):
+                yield self._batch(rows, position, total)
+                position += rows.num_rows
+            self.check_unchanged()
+            if not total:
+                yield self._batch(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """Open the file, and read what is said of its columns."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -95,14 +157,9 @@ class _ParquetReader(CorpusReader):
             with self._told():
                 table = pq.ParquetFile(raw)
                 self.schema = pa.schema([_plain(field) for field in table.schema_arrow])
-            self.columns = list(self.schema.names)
+            self.types, self.columns = table.schema_arrow.types, list(self.schema.names)
             self._places = self.check_header()
-            position, total = 0, table.metadata.num_rows
-            for rows in self._pieces(table):
-                yield self._batch(rows, position, total)
-                position += rows.num_rows
-            if not total:
-                yield self._batch(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
+            yield table
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -141,8 +198,6 @@ class _ParquetReader(CorpusReader):
                 position += taken
 
     def _batch(self, rows: pa.RecordBatch, first: int, total: int) -> Batch:
-        import pyarrow as pa
-
         good: list[tuple[int, Any, tuple[int, ...]]] = []
         bad: list[BadRecord] = []
         columns = [_values(rows.column(place)) for place in self._places]
@@ -153,7 +208,7 @@ class _ParquetReader(CorpusReader):
                 bad.append(self.refused(error, first + row, 0, rows.slice(row, 1)))
         end = first + rows.num_rows
         kept, given, numbers = zip(*good, strict=True) if good else [()] * 3
-        rows = rows.take(pa.array(kept, pa.int64())) if bad else rows
+        rows = self.chosen(rows, kept) if bad else rows
         where = [first + row for row in kept]
         return Batch(where, self.given(given, numbers), rows, bad, end, end / max(total, 1))
 
@@ -175,6 +230,14 @@ def _values(column: pa.Array) -> list[Any]:
     except UnicodeDecodeError:
         raw = column.cast(pa.large_binary()).to_pylist()
         return [None if each is None else each.decode("utf-8", "surrogateescape") for each in raw]
+
+
+def _encoded(field: pa.Field, kind: pa.DataType) -> pa.Field:
+    """Return a field with values in a dictionary, if those of this type were."""
+    import pyarrow as pa
+
+    is_encoded = pa.types.is_dictionary(kind)
+    return field.with_type(pa.dictionary(pa.int32(), field.type)) if is_encoded else field
 
 
 def _plain(field: pa.Field) -> pa.Field:
