@@ -59,6 +59,11 @@ def record_of(doc: Doc) -> dict[str, Any] | None:
     return {"statement": _statements.get(record["statement"]), "counts": record["counts"]}
 
 
+def is_private(doc: Doc) -> bool:
+    """Whether a form made this document, or it is empty."""
+    return len(doc) == 0 or doc.user_data.get(RECORD) is not None
+
+
 if not Doc.has_extension(RECORD[1]):
     Doc.set_extension(RECORD[1], getter=record_of)
 

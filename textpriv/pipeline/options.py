@@ -48,8 +48,6 @@ class PipelineOptions:
     run_key
         Path of a file of 32 secret bytes (`textpriv.run_key`), or None. With it a text is drawn once, in all runs. Equal
         texts then come out equal, which the statement names. Only the path is saved, never the key.
-    save_raw_words
-        Whether the pipeline may be saved with words in its vocabulary that were never released.
     spans
         The policy of typed spans: "notes", "tickets", "chat", the path of a TOML file, or a dict. For the component the
         entities of raw documents are spans, too.
@@ -64,7 +62,6 @@ class PipelineOptions:
     policy: dict[str, str] | None = None
     seed: int | None = None
     run_key: str | os.PathLike[str] | None = None
-    save_raw_words: bool = False
     spans: str | dict[str, Any] | None = None
     detect: Sequence[str] = ()
 
