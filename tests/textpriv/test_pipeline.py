@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import spacy
 import srsly
+from spacy.matcher import PhraseMatcher
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
@@ -586,6 +587,39 @@ def test_a_component_leaves_raw_words_in_memory_alone(folder, tmp_path):
     for doc in nlp.pipe(TEXTS):
         assert not any(word in doc.text for word in RAW)
     assert raw_words_in(nlp, tmp_path / "saved") == {"strings"}
+
+
+# Patterns
+
+
+@both_forms
+@pytest.mark.parametrize("ruler", ["entity_ruler", "span_ruler"])
+def test_phrases_of_rulers_are_public(form, folder, tmp_path, ruler):
+    nlp = form(
+        folder, mechanism={**MECHANISM, "epsilon": 1e6}
+    )  # keeps every word of the vocabulary
+    nlp.add_pipe(ruler).add_patterns([{"label": "COMPLAINT", "pattern": "Chest pain"}])
+    nlp.to_disk(tmp_path / "saved")
+    for each in (nlp, spacy.load(tmp_path / "saved")):
+        doc = each("The patient has chest pain.")
+        (found,) = doc.ents if ruler == "entity_ruler" else doc.spans["ruler"]
+        assert (found.text, found.label_) == ("chest pain", "COMPLAINT")
+        assert each("A zorblax.").text != "a zorblax."
+
+
+@both_forms
+def test_a_pattern_has_the_tokens_of_a_private_document(form, folder):
+    nlp = form(
+        folder,
+        mechanism={**MECHANISM, "epsilon": 1e6},
+        policy={"unknown": "keep", "stopword": "keep"},
+    )
+    text = "The patient (zorblax-2)  didn't have\nchest pain."
+    pattern, doc = part(nlp).make_pattern(text), nlp(text)
+    assert [token.text for token in pattern] == [token.text for token in doc]
+    matcher = PhraseMatcher(nlp.vocab)
+    matcher.add("A", [part(nlp).make_pattern("Chest pain.")])
+    assert [span.text for span in matcher(doc, as_spans=True)] == ["chest pain."]
 
 
 # Training on raw documents

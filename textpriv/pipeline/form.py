@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import spacy.util
 import srsly
 from spacy.language import Language
+from spacy.pipeline import EntityRuler, SpanRuler
 from spacy.tokens import Doc, Span
 
 from textpriv.errors import IndexFolderError, VocabularyError
@@ -27,7 +30,8 @@ from textpriv.pipeline.annotations import (
 )
 from textpriv.pipeline.guard import guard
 from textpriv.pipeline.options import PipelineOptions
-from textpriv.tokenization.policy import TokenPolicy
+from textpriv.tokenization.encoder import TextEncoder
+from textpriv.tokenization.policy import CLASSES, TokenPolicy
 
 # spaCy imports this module in every program that makes a pipeline, once textpriv is installed. So heavy modules are
 # imported where a private pipeline is made.
@@ -44,6 +48,8 @@ _ONE_DRAW = (
 _DRAWN_ANEW = (
     "A text that is read again is drawn again, and then counts as a further document of its author"
 )
+
+_READS_PHRASES = (EntityRuler.add_patterns.__code__, SpanRuler.add_patterns.__code__)
 
 
 class Reading(NamedTuple):
@@ -149,6 +155,9 @@ class PrivateForm:
         A seed or a run key implies ``once``: the output of a run must not depend on batches, on the number of processes
         or on how often a text is read. Without them it holds within this object, under a key that nobody has.
         """
+        if _is_asked_by_ruler():
+            yield from (self.make_pattern(reading.text) for reading in batch)
+            return
         once = once or self.options.seed is not None or self.options.run_key is not None
         privatizer = self.prepare()
         labels = [reading.spans for reading in batch] if self.takes_entities else None
@@ -186,6 +195,14 @@ class PrivateForm:
         if ranges:
             doc.set_ents([Span(doc, first, last, label=kind) for first, last, kind in ranges])
         return doc
+
+    def make_pattern(self, phrase: str) -> Doc:
+        """Return a public phrase, such as a pattern of a `PhraseMatcher`, with the tokens that private documents have."""
+        policy = TokenPolicy(**dict.fromkeys(CLASSES, "keep"), case=self._policy.case)
+        encoder = TextEncoder([], policy, self._language)
+        words, bounds = encoder.encode([phrase]).strings, encoder.offsets(phrase)
+        spaces = [*(bounds[1:, 0] > bounds[:-1, 1]), False][: len(words)]
+        return Doc(self.vocab, words=words, spaces=spaces)
 
     # Saving: the settings are in the pipeline's config
 
@@ -235,3 +252,11 @@ class PrivateForm:
     def __repr__(self) -> str:
         opened = "not opened" if self._privatizer is None else repr(self._privatizer)
         return f"{type(self).__name__}({opened}, {self._language})"
+
+
+def _is_asked_by_ruler() -> bool:
+    """Whether a ruler reads its phrases, which are public; spaCy sends them through the pipeline as if they were texts."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code not in _READS_PHRASES:
+        frame = frame.f_back
+    return frame is not None
