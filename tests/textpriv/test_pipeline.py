@@ -6,6 +6,7 @@ import importlib.metadata
 import io
 import itertools
 import json
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -25,7 +26,15 @@ from spacy.vocab import Vocab
 from thinc.api import Config, ConfigValidationError
 
 import textpriv.pipeline
-from textpriv.errors import CorpusError, IndexFolderError, MechanismError, PolicyError, RawTextError
+from textpriv.errors import (
+    CorpusError,
+    IndexFolderError,
+    MechanismError,
+    PolicyError,
+    RawTextError,
+    TextprivError,
+    VocabularyError,
+)
 from textpriv.index import Index
 from textpriv.pipeline import (
     LostAnnotationWarning,
@@ -172,6 +181,22 @@ def test_carried_annotations_come_out_and_are_named(folder):
     assert "carried over" not in str(component_form(folder)("A dog.")._.textpriv["statement"])
 
 
+def test_span_groups_and_extensions_are_carried_by_name(folder):
+    nlp = component_form(folder, carry=["spans", "_.origin"])
+    raw = nlp.make_doc("The patient zorblax was cold.")
+    raw.spans["names"] = [Span(raw, 2, 3, label="PERSON"), Span(raw, 1, 3, label="NP")]
+    raw._.origin = "ward 7"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        doc = nlp(raw)
+    found = [(span.start, span.end, span.label_) for span in doc.spans["names"]]
+    assert found == [(2, 3, "PERSON"), (1, 3, "NP")]
+    assert doc._.origin == "ward 7"
+    exposed = " ".join(doc._.textpriv["statement"]["not_protected"])
+    assert "span groups of a document" in exposed
+    assert "the extension _.origin of a document" in exposed
+
+
 @pytest.mark.parametrize("text", ["İstanbul İ, ZORBLAX's!", "Mumblefrotz  QUIVERNETH\n\n(Zorblax)"])
 def test_entities_cover_the_same_letters_in_any_casing(folder, text):
     # No word of these is in the vocabulary, so all come out as they were, lower-cased; İ becomes two letters.
@@ -216,6 +241,23 @@ def test_a_process_that_never_drew_finds_the_statement(folder, monkeypatch):
     monkeypatch.setattr(annotations, "forms", ())
     doc.user_data[RECORD] = {**doc.user_data[RECORD], "statement": "of another process"}
     assert doc._.textpriv["statement"] is None
+
+
+@both_forms
+def test_workers_send_no_user_data_with_a_document(form, reading, monkeypatch):
+    """spaCy takes as long for one entry of it as for the rest of a document."""
+    entries = multiprocessing.get_context("fork").Queue()
+    detach = annotations._detach
+
+    def detached(docs):
+        for doc in detach(docs):
+            entries.put(len(doc.user_data))
+            yield doc
+
+    monkeypatch.setattr(annotations, "_detach", detached)
+    docs = list(reading(form).pipe(["The patient was cold."] * 4, n_process=2, batch_size=2))
+    assert [entries.get(timeout=10) for _ in docs] == [0] * 4
+    assert all(doc.user_data[RECORD] and doc._context is None for doc in docs)
 
 
 # Randomness
@@ -300,6 +342,72 @@ def test_wrong_options_are_refused_when_the_pipeline_is_made(form, folder):
         form(folder, policy={"verbs": "drop"})
     with pytest.raises(ConfigValidationError):
         form(folder, epsilom=3.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"recovery": 10},
+        {"epsilon": -1.0},
+        {"epsilon": 3.0, "mechanism": "none"},
+        {"recovery": 0.1, "spans": "chats"},
+        {"recovery": 0.1, "spans": "chat", "detect": "patterns"},
+        {"recovery": 0.1, "spans": "chat", "detect": ["none"]},
+        {"recovery": 0.1, "index": "builtin:de"},
+        {"recovery": 0.1, "carry": "cats"},
+    ],
+)
+def test_wrong_settings_are_refused_where_they_are_given(changes):
+    with pytest.raises(TextprivError):
+        spacy.blank("en").add_pipe("textpriv", config=changes)
+
+
+def test_a_language_without_built_in_words_is_refused_at_once():
+    with pytest.raises(VocabularyError, match="'de'"):
+        spacy.blank("de").add_pipe("textpriv", config={"recovery": 0.1})
+
+
+def test_settings_of_single_calls_are_refused(reading):
+    nlp = reading(component_form)
+    for use in (nlp, lambda text, **more: list(nlp.pipe([text], **more))):
+        with pytest.raises(MechanismError, match="component_cfg"):
+            use("A dog.", component_cfg={"textpriv": {"epsilon": 3.0}})
+
+
+def test_a_named_mechanism_takes_a_recovery():
+    nlp = spacy.blank("en")
+    config = {"recovery": 0.1, "mechanism": "tem", "index": "builtin:en"}
+    mechanism = nlp.add_pipe("textpriv", config=config).prepare().mechanism
+    expected = textpriv.epsilon_for(Index.builtin("en"), recovery=0.1, mechanism="tem")
+    assert (type(mechanism).__name__, mechanism.epsilon) == ("TEM", expected)
+
+
+def test_auto_detects_as_the_command_does(monkeypatch):
+    from textpriv.spans import detectors
+
+    monkeypatch.setattr(detectors, "best_detectors", lambda language: ["patterns"])
+    config = {"epsilon": 3.0, "spans": "chat", "detect": ["auto", "patterns"]}
+    plan = spacy.blank("en").add_pipe("textpriv", config=config).prepare().spans
+    assert [type(each).__name__ for each in plan.detectors] == ["PatternDetector"]
+
+
+@pytest.mark.parametrize("mechanism", ["tem", dict(MECHANISM)])
+def test_a_tokenizer_made_by_hand_is_saved(folder, tmp_path, mechanism):
+    nlp = spacy.blank("en")
+    amount = {"epsilon": 1.0} if mechanism == "tem" else {}
+    nlp.tokenizer = PrivateTokenizer(nlp, index=folder, mechanism=mechanism, seed=7, **amount)
+    nlp.to_disk(tmp_path / "saved")
+    loaded = spacy.load(tmp_path / "saved")
+    assert loaded(TEXTS[0]).text == nlp(TEXTS[0]).text
+    with pytest.raises(RawTextError):
+        nlp(spacy.blank("en")(TEXTS[0]))
+
+
+def test_a_tokenizer_made_by_hand_takes_what_a_config_holds():
+    nlp = spacy.blank("en")
+    for vocab, mechanism in ((nlp.vocab, "tem"), (nlp, lambda index: None)):
+        with pytest.raises(MechanismError, match="PrivateTokenizer takes"):
+            PrivateTokenizer(vocab, mechanism=mechanism)
 
 
 @both_forms

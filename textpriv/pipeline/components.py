@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -41,6 +42,16 @@ class PrivateTokenizer(PrivateForm):
     def __init__(self, nlp: Language, **options: Any) -> None:
         if not isinstance(nlp, Language):
             raise MechanismError("PrivateTokenizer takes the pipeline: PrivateTokenizer(nlp, ...).")
+        if hasattr(nlp, "tokenizer"):  # made by hand, so that the config does not have it yet
+            if callable(options.get("mechanism")):
+                raise MechanismError(
+                    "PrivateTokenizer takes a mechanism that a config can hold. Give its name, or a block "
+                    '{"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 3.3}.'
+                )
+            index = options.get("index")
+            block = {"@tokenizers": TOKENIZER_NAME, **options, "index": index and os.fspath(index)}
+            options = spacy.registry.resolve({"tokenizer": block})["tokenizer"].keywords
+            nlp.config["nlp"]["tokenizer"] = block
         super().__init__(nlp, PipelineOptions(**options))
         # spaCy asks no tokenizer about a Doc. A subclass of Language could, but the config names the class before the
         # tokenizer, so every config would need a callback `before_creation` too.
@@ -93,8 +104,8 @@ class TextprivComponent(PrivateForm):
     Parameters
     ----------
     carry
-        Annotations of raw documents that private ones keep, and that the statement names as not protected: ``"cats"`` and
-        ``"ents"``.
+        Annotations of raw documents that private ones keep, and that the statement names as not protected: ``"cats"``,
+        ``"ents"``, ``"spans"`` (all span groups) and extensions, such as ``"_.origin"``.
     options
         As in `PipelineOptions`.
     """
@@ -107,9 +118,9 @@ class TextprivComponent(PrivateForm):
         self.name = name
         given = PipelineOptions(**options)
         self.takes_entities = given.spans is not None
-        if self.takes_entities and "ents" in carry:
+        if self.takes_entities and {"ents", "spans"} & {*carry}:
             raise MechanismError(
-                'With spans the entities of a private document are its typed spans: leave "ents" out of carry.'
+                'With spans the entities of a private document are its typed spans: leave "ents" and "spans" out of carry.'
             )
         super().__init__(nlp, given, carry)
 

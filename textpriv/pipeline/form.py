@@ -6,6 +6,7 @@ A seed and run keys are never saved, nor any word of a text (`textpriv.pipeline.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import sys
@@ -20,13 +21,14 @@ from spacy.language import Language
 from spacy.pipeline import EntityRuler, SpanRuler
 from spacy.tokens import Doc, Span
 
-from textpriv.errors import IndexFolderError, VocabularyError
+from textpriv.errors import IndexFolderError, MechanismError, VocabularyError
 from textpriv.pipeline.annotations import (
     RECORD,
     Carried,
     CarriedAnnotations,
     forms,
     keep_statement,
+    receive,
 )
 from textpriv.pipeline.guard import guard
 from textpriv.pipeline.options import PipelineOptions
@@ -71,28 +73,43 @@ class PrivateForm:
     takes_entities = False  # whether the entities of raw documents are typed spans
 
     def __init__(self, nlp: Language, options: PipelineOptions, carry: Sequence[str] = ()) -> None:
+        from textpriv.index.builtin import BUILTIN
+        from textpriv.vocabulary.builtin import read_manifest
+
         guard(nlp)
+        nlp._multiprocessing_pipe = functools.partial(receive, nlp)  # type: ignore[method-assign]
         self.vocab = nlp.vocab
         self.options = options
         self._language = nlp.lang or "en"
         self._policy = TokenPolicy.from_dict(options.policy or {})
         self._annotations = self.annotations(carry)
-        self._folder = None if options.index is None else Path(options.index)
+        name = str(options.index or f"{BUILTIN}{self._language}")
+        is_builtin = name.startswith(BUILTIN)
+        self._folder = None if is_builtin else Path(name)
         self._forget()
         forms.add(self)
-        if self._folder is not None:
+        if is_builtin:
+            self._check_language(name, name.removeprefix(BUILTIN))
+            read_manifest(self._language)
+        else:
             with contextlib.suppress(IndexFolderError):
                 self.prepare()
 
-    def __call__(self, raw: Any) -> Doc:
+    def __call__(self, raw: Any, **settings: Any) -> Doc:
         """Return the private document of a raw text, or for the component of a raw `Doc`, which is not changed.
 
         ``doc._.textpriv`` has ``"statement"``, one object for all documents, and ``"counts"``, tokens by class.
         """
+        _refuse_settings(settings)
         return next(self._release([self._read(raw)]))
 
     def pipe(
-        self, stream: Iterable[Any], *, batch_size: int = DEFAULT_BATCH, once: bool = False
+        self,
+        stream: Iterable[Any],
+        *,
+        batch_size: int = DEFAULT_BATCH,
+        once: bool = False,
+        **settings: Any,
     ) -> Iterator[Doc]:
         """Yield the private document of each raw one of a stream, in order.
 
@@ -106,6 +123,7 @@ class PrivateForm:
             Draw the same text the same way each time. Without a seed or a run key, this holds as long as this object lives
             and keeps its index.
         """
+        _refuse_settings(settings)
         for batch in spacy.util.minibatch(map(self._read, stream), batch_size):
             yield from self._release(batch, once)
 
@@ -127,15 +145,19 @@ class PrivateForm:
         if self._index is None:
             from textpriv.index.builtin import BUILTIN, open_index
 
-            index = open_index(self._folder or f"{BUILTIN}{self._language}")
-            if index.language not in (None, self._language):
-                raise VocabularyError(
-                    f"The index {self._folder} is of the language {index.language!r}, and the pipeline of "
-                    f"{self._language!r}, by whose rules texts are tokenized: make the pipeline with "
-                    f'spacy.blank("{index.language}"), or lang = "{index.language}" in its config.'
-                )
+            name = self._folder or f"{BUILTIN}{self._language}"
+            index = open_index(name)
+            self._check_language(name, index.language)
             self._index = index
         return self._index
+
+    def _check_language(self, name: str | Path, language: str | None) -> None:
+        if language not in (None, self._language):
+            raise VocabularyError(
+                f"The index {name} is of the language {language!r}, and the pipeline of {self._language!r}, by whose rules "
+                f'texts are tokenized: make the pipeline with spacy.blank("{language}"), or lang = "{language}" in its '
+                "config."
+            )
 
     def prepare(self) -> Privatizer:
         """Return the privatizer behind this form, opened if it is not open."""
@@ -252,6 +274,14 @@ class PrivateForm:
     def __repr__(self) -> str:
         opened = "not opened" if self._privatizer is None else repr(self._privatizer)
         return f"{type(self).__name__}({opened}, {self._language})"
+
+
+def _refuse_settings(given: dict[str, Any]) -> None:
+    """Refuse what a call brings by ``component_cfg``."""
+    if given:
+        raise MechanismError(
+            f"textpriv takes no {min(given)!r} for single calls (component_cfg): put settings in its config."
+        )
 
 
 def _is_asked_by_ruler() -> bool:

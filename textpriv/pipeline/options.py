@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: spaCy's config system reads the types of the fields.
 
 import inspect
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import spacy
 
 from textpriv.errors import MechanismError
-from textpriv.mechanisms import NO_DEFAULT, default_mechanism
+from textpriv.mechanisms import NO_DEFAULT, default_mechanism, find_mechanism
 from textpriv.mechanisms import registry as mechanism_registry
 from textpriv.run_key import read_run_key
 from textpriv.tokenization.policy import TokenPolicy
@@ -26,21 +27,26 @@ READER_NAME = "textpriv.PrivateCorpus.v1"
 # A config names a mechanism as {"@textpriv_mechanisms": ...}; spaCy looks for an attribute of its registry.
 setattr(spacy.registry, "textpriv_mechanisms", mechanism_registry)  # noqa: B010
 
+_LOADED_LATER = ("auto", "presidio", "spacy")  # detectors that take seconds
+
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineOptions:
-    """The settings of a spaCy form, as a config gives them. Exactly one of epsilon, recovery and mechanism is needed.
+    """The settings of a spaCy form, as a config gives them. Give an epsilon, a recovery or a mechanism with its own epsilon.
 
     Attributes
     ----------
     index
-        An index folder; None for the built-in index of the pipeline's language, or if a saved pipeline brings its own.
+        An index folder, or "builtin:en"; None for the built-in index of the pipeline's language. A saved pipeline brings
+        its own.
     epsilon
-        Per unit of the index's distance, for the default mechanism of the index (:func:`textpriv.privatize`).
+        Per unit of the index's distance.
     recovery
         In place of epsilon: the largest share of content words that the Bayes-optimal single-word attacker may recover.
     mechanism
-        Index -> mechanism, such as ``textpriv.mechanisms.registry.get("textpriv.TEM.v1")(epsilon=6.0)``.
+        A name as on the command line, such as "tem", with an epsilon or a recovery. Or a block
+        ``{"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 3.3}``, which brings its epsilon. None for the default
+        mechanism of the index (:func:`textpriv.privatize`).
     policy
         Fields of `TokenPolicy` that differ from its defaults.
     seed
@@ -52,13 +58,13 @@ class PipelineOptions:
         The policy of typed spans: "notes", "tickets", "chat", the path of a TOML file, or a dict. For the component the
         entities of raw documents are spans, too.
     detect
-        Detectors whose spans are added: "patterns", "presidio", "spacy:PIPELINE".
+        Detectors whose spans are added, as on the command line: "auto", "patterns", "presidio", "spacy:PIPELINE".
     """
 
     index: str | os.PathLike[str] | None = None
     epsilon: float | None = None
     recovery: float | None = None
-    mechanism: Callable[[Any], Any] | None = None
+    mechanism: Callable[[Any], Any] | str | None = None
     policy: dict[str, str] | None = None
     seed: int | None = None
     run_key: str | os.PathLike[str] | None = None
@@ -66,20 +72,43 @@ class PipelineOptions:
     detect: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if (self.epsilon, self.recovery, self.mechanism).count(None) != 2:
+        made = self.mechanism if callable(self.mechanism) else None
+        if (self.epsilon, self.recovery, made).count(None) != 2:
             raise MechanismError(
-                f'textpriv needs exactly one of "recovery", "epsilon" and "mechanism" in its config: {NO_DEFAULT} A '
-                'mechanism is given such as {"@textpriv_mechanisms": "textpriv.Madlib.v1", "epsilon": 60.0}.'
+                'textpriv needs exactly one of "recovery", "epsilon" and a "mechanism" with its epsilon in its config: '
+                f'{NO_DEFAULT} A mechanism is given such as {{"@textpriv_mechanisms": "textpriv.Madlib.v1", '
+                '"epsilon": 60.0}, or by its name beside a recovery.'
             )
+        if self.recovery is not None and not 0 < self.recovery < 1:
+            raise MechanismError(
+                f"recovery is a share between 0 and 1, such as 0.1; got {self.recovery}."
+            )
+        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
+            raise MechanismError(f"epsilon is a finite number above 0; got {self.epsilon}.")
+        if isinstance(self.mechanism, str):
+            find_mechanism(self.mechanism)
+        if isinstance(self.detect, str):
+            raise MechanismError(f"detect takes a list, such as [{self.detect!r}].")
+        for name in self.detect:
+            if not name.startswith(_LOADED_LATER):
+                from textpriv.spans.detectors import make_detector
+
+                make_detector(name)
+        if self.spans is not None:
+            from textpriv.spans.policy import SpanPolicy
+
+            SpanPolicy.of(self.spans)
         if self.seed is not None and self.run_key is not None:
             raise MechanismError("Give a seed (for experiments) or a run key, not both.")
 
     def privatizer(self, index: Any, language: str) -> "Privatizer":
         """Make the privatizer over an index."""
         from textpriv.privatizer import Privatizer
-        from textpriv.spans.detectors import make_detector
+        from textpriv.spans.detectors import best_detectors, make_detector
         from textpriv.spans.policy import SpanPolicy
 
+        best = best_detectors(language) if "auto" in self.detect else []
+        names = [*best, *(name for name in self.detect if name != "auto")]
         privatizer = Privatizer(
             self._mechanism(index),
             TokenPolicy.from_dict(self.policy or {}),
@@ -87,7 +116,7 @@ class PipelineOptions:
             run_key=self._secret(),
             language=language,
             spans=None if self.spans is None else SpanPolicy.of(self.spans),
-            detector=[make_detector(name, language) for name in self.detect] or None,
+            detector=[make_detector(name, language) for name in dict.fromkeys(names)] or None,
         )
         if privatizer.spans is not None and privatizer.spans.policy.needs_person:
             raise MechanismError(
@@ -97,13 +126,17 @@ class PipelineOptions:
         return privatizer
 
     def _mechanism(self, index: Any) -> Any:
-        if self.mechanism is not None:
+        if callable(self.mechanism):
             return self.mechanism(index)
-        if self.epsilon is not None:
-            return default_mechanism(index, self.epsilon)
-        from textpriv.guarantees.epsilon import epsilon_for
+        named = {} if self.mechanism is None else {"mechanism": self.mechanism}
+        epsilon = self.epsilon
+        if epsilon is None:
+            from textpriv.guarantees.epsilon import epsilon_for
 
-        return default_mechanism(index, epsilon_for(index, recovery=self.recovery))
+            epsilon = epsilon_for(index, recovery=self.recovery, **named)
+        if self.mechanism is None:
+            return default_mechanism(index, epsilon)
+        return find_mechanism(self.mechanism)(epsilon=epsilon)(index)
 
     def _secret(self) -> bytes | None:
         if self.run_key is None:
