@@ -97,10 +97,8 @@ class Privatizer:
             raise TextprivError(
                 f"a Privatizer needs a mechanism such as textpriv.TEM(index, epsilon=...); got {type(mechanism).__name__}."
             )
-        if not isinstance(policy, TokenPolicy | None):
-            raise TextprivError('policy takes a TokenPolicy, such as TokenPolicy(unknown="keep").')
-        if not isinstance(spans, SpanPolicy | None):
-            raise TextprivError('spans takes a SpanPolicy, such as SpanPolicy.preset("chat").')
+        if not isinstance(policy, TokenPolicy | None) or not isinstance(spans, SpanPolicy | None):
+            raise TextprivError("policy takes a TokenPolicy, and spans a SpanPolicy.")
         if spans is None and detector is not None:
             raise TextprivError("a detector needs a policy for the spans it finds: pass spans=.")
         if ledger is not None and (seed is not None or run_key is not None):
@@ -113,8 +111,6 @@ class Privatizer:
         self.language = language or mechanism.index.language or DEFAULT_LANGUAGE
         self.ledger = ledger
         self.spans = None if spans is None else SpanPlan(spans, detector)
-        if self.spans and not all(isinstance(each, Detector) for each in self.spans.detectors):
-            raise TextprivError('detector takes detectors, such as make_detector("patterns").')
         self._streams = _DocumentStreams(run_key, seed, ledger)
         self._terms = None if ledger is None else Terms.of(mechanism, self.fingerprint)
 
@@ -167,8 +163,7 @@ class Privatizer:
         SpanError
             For labels that do not fit their text, and a detector that fails. Names the position of the document.
         """
-        is_stream = isinstance(texts, Iterable) and not isinstance(texts, str | bytes | Mapping)
-        if not is_stream or not batch_size >= 1:
+        if isinstance(texts, str | bytes | Mapping | None) or not batch_size >= 1:
             raise TextprivError(
                 "pipe needs a list or another iterable of texts, and a batch_size from 1 up."
             )

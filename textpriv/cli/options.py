@@ -71,17 +71,9 @@ FileFormat = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 INDEX = option(
     metavar="DIR", help="Folder made by 'textpriv index'. Default: the built-in English words."
 )
-
-
-def _share(given: float | None) -> float | None:
-    """Refuse a recovery that is no share, before an epsilon is looked for."""
-    if given is not None and not 0 < given < 1:
-        raise typer.BadParameter(f"a share between 0 and 1, such as 0.1; got {given:g}")
-    return given
-
-
 RECOVERY = option(
-    callback=_share,
+    min=0,
+    max=1,
     metavar="SHARE",
     help="Largest share of content words that an attacker may recover; 0.1 is recommended. This sets epsilon.",
 )

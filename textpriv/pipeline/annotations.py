@@ -69,16 +69,9 @@ def is_private(doc: Doc) -> bool:
     return len(doc) == 0 or doc.user_data.get(RECORD) is not None
 
 
-class _Sent(NamedTuple):
-    """What goes with a document from a worker."""
-
-    record: dict[str, Any] | None
-    context: Any
-
-
 def _detach(docs: Iterable[Doc]) -> Iterator[Doc]:
     for doc in docs:
-        doc._context = _Sent(doc.user_data.pop(RECORD, None), doc._context)
+        doc._context = (doc.user_data.pop(RECORD, None), doc._context)
         yield doc
 
 

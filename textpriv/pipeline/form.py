@@ -66,8 +66,9 @@ class Reading(NamedTuple):
 class PrivateForm:
     """The shared part of the component and the tokenizer, which read raw documents each in their own way.
 
-    The index is opened at once if its folder is there, so that wrong parameters are reported early and forked workers
-    share the memory. A missing folder is reported at the first use: a saved pipeline brings its own copy.
+    An index folder is opened at once if it is there, and with typed spans the built-in index too. So wrong parameters are
+    reported early, and forked workers share the memory. A missing folder is reported at the first use: a saved pipeline
+    brings its own copy.
     """
 
     takes_entities = False  # whether the entities of raw documents are typed spans
@@ -91,7 +92,7 @@ class PrivateForm:
         if is_builtin:
             self._check_language(name, name.removeprefix(BUILTIN))
             read_manifest(self._language)
-        else:
+        if not is_builtin or options.spans or options.detect:
             with contextlib.suppress(IndexFolderError):
                 self.prepare()
 

@@ -27,8 +27,6 @@ READER_NAME = "textpriv.PrivateCorpus.v1"
 # A config names a mechanism as {"@textpriv_mechanisms": ...}; spaCy looks for an attribute of its registry.
 setattr(spacy.registry, "textpriv_mechanisms", mechanism_registry)  # noqa: B010
 
-_LOADED_LATER = ("auto", "presidio", "spacy")  # detectors that take seconds
-
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineOptions:
@@ -79,25 +77,16 @@ class PipelineOptions:
                 f'{NO_DEFAULT} A mechanism is given such as {{"@textpriv_mechanisms": "textpriv.Madlib.v1", '
                 '"epsilon": 60.0}, or by its name beside a recovery.'
             )
-        if self.recovery is not None and not 0 < self.recovery < 1:
-            raise MechanismError(
-                f"recovery is a share between 0 and 1, such as 0.1; got {self.recovery}."
-            )
-        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
-            raise MechanismError(f"epsilon is a finite number above 0; got {self.epsilon}.")
+        for name, value, most in (
+            ("recovery", self.recovery, 1),
+            ("epsilon", self.epsilon, math.inf),
+        ):
+            if value is not None and not 0 < value < most:
+                raise MechanismError(f"{name} is above 0 and below {most}; got {value}.")
         if isinstance(self.mechanism, str):
             find_mechanism(self.mechanism)
         if isinstance(self.detect, str):
             raise MechanismError(f"detect takes a list, such as [{self.detect!r}].")
-        for name in self.detect:
-            if not name.startswith(_LOADED_LATER):
-                from textpriv.spans.detectors import make_detector
-
-                make_detector(name)
-        if self.spans is not None:
-            from textpriv.spans.policy import SpanPolicy
-
-            SpanPolicy.of(self.spans)
         if self.seed is not None and self.run_key is not None:
             raise MechanismError("Give a seed (for experiments) or a run key, not both.")
 
@@ -107,8 +96,8 @@ class PipelineOptions:
         from textpriv.spans.detectors import best_detectors, make_detector
         from textpriv.spans.policy import SpanPolicy
 
-        best = best_detectors(language) if "auto" in self.detect else []
-        names = [*best, *(name for name in self.detect if name != "auto")]
+        best = best_detectors(language) if "auto" in self.detect else ()
+        names = [name for name in dict.fromkeys([*best, *self.detect]) if name != "auto"]
         privatizer = Privatizer(
             self._mechanism(index),
             TokenPolicy.from_dict(self.policy or {}),
@@ -116,7 +105,7 @@ class PipelineOptions:
             run_key=self._secret(),
             language=language,
             spans=None if self.spans is None else SpanPolicy.of(self.spans),
-            detector=[make_detector(name, language) for name in dict.fromkeys(names)] or None,
+            detector=[make_detector(name, language) for name in names] or None,
         )
         if privatizer.spans is not None and privatizer.spans.policy.needs_person:
             raise MechanismError(
