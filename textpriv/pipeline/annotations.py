@@ -97,7 +97,7 @@ class Carried(NamedTuple):
     categories: dict[str, float]
     entities: list[tuple[int, int, str]]
     groups: dict[str, list[tuple[int, int, str]]]
-    extensions: dict[str, Any]
+    extensions: dict[Any, Any]  # as in ``Doc.user_data``
 
 
 class CarriedAnnotations:
@@ -112,8 +112,11 @@ class CarriedAnnotations:
         self.names = tuple(dict.fromkeys(names))
         self._encoder = TextEncoder([], policy, language)
         self._warned: set[str] = set()
-        self._extensions = [each for each in self.names if each.startswith(_EXTENSION)]
-        if strange := set(self.names) - {*_TOLD, *self._extensions}:
+        extensions = [each for each in self.names if each.startswith(_EXTENSION)]
+        self._keys: list[Any] = [
+            ("._.", each.removeprefix(_EXTENSION), None, None) for each in extensions
+        ]
+        if strange := set(self.names) - {*_TOLD, *extensions}:
             raise MechanismError(
                 f'carry takes "cats", "ents", "spans" and extensions such as "_.origin"; found {min(strange)!r}.'
             )
@@ -156,7 +159,7 @@ class CarriedAnnotations:
             dict(doc.cats) if "cats" in self.names else {},
             _places(doc.ents) if "ents" in self.names else [],
             {name: _places(group) for name, group in groups.items()},
-            {name: doc._.get(name.removeprefix(_EXTENSION)) for name in self._extensions},
+            {key: doc.user_data[key] for key in self._keys if key in doc.user_data},
         )
 
     def name_in(self, doc: Doc) -> None:
@@ -170,8 +173,7 @@ class CarriedAnnotations:
     def write(self, carried: Carried, text: str, doc: Doc) -> None:
         """Annotate the private document of a raw text; a span covers the tokens whose raw ones it touches."""
         doc.cats = carried.categories
-        for name, value in carried.extensions.items():
-            doc._.set(name.removeprefix(_EXTENSION), value)
+        doc.user_data.update(carried.extensions)
         if not carried.entities and not carried.groups:
             return
         begins, ends = self._encoder.offsets(text).T
