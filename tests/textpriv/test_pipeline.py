@@ -33,7 +33,6 @@ from textpriv.errors import (
     PolicyError,
     RawTextError,
     TextprivError,
-    VocabularyError,
 )
 from textpriv.index import Index
 from textpriv.pipeline import (
@@ -360,11 +359,6 @@ def test_wrong_options_are_refused_when_the_pipeline_is_made(form, folder):
 def test_wrong_settings_are_refused_where_they_are_given(changes):
     with pytest.raises(TextprivError):
         spacy.blank("en").add_pipe("textpriv", config=changes)
-
-
-def test_a_language_without_built_in_words_is_refused_at_once():
-    with pytest.raises(VocabularyError, match="'de'"):
-        spacy.blank("de").add_pipe("textpriv", config={"recovery": 0.1})
 
 
 def test_settings_of_single_calls_are_refused(reading):
