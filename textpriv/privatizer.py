@@ -97,6 +97,8 @@ class Privatizer:
             raise TextprivError(
                 f"a Privatizer needs a mechanism such as textpriv.TEM(index, epsilon=...); got {type(mechanism).__name__}."
             )
+        if not isinstance(policy, TokenPolicy | None) or not isinstance(spans, SpanPolicy | None):
+            raise TextprivError("policy takes a TokenPolicy, and spans a SpanPolicy.")
         if spans is None and detector is not None:
             raise TextprivError("a detector needs a policy for the spans it finds: pass spans=.")
         if ledger is not None and (seed is not None or run_key is not None):
@@ -161,7 +163,7 @@ class Privatizer:
         SpanError
             For labels that do not fit their text, and a detector that fails. Names the position of the document.
         """
-        if isinstance(texts, str | bytes | Mapping) or not batch_size >= 1:
+        if isinstance(texts, str | bytes | Mapping | None) or not batch_size >= 1:
             raise TextprivError(
                 "pipe needs a list or another iterable of texts, and a batch_size from 1 up."
             )

@@ -21,7 +21,7 @@ FOLDERS = {  # about so many lines of each folder of textpriv
     "language": 600,
     "tokenization": 1_000,
     "spans": 2_200,
-    "pipeline": 900,
+    "pipeline": 1_060,
     "corpus": 2_700,
     "engines": 1_200,
     "ledger": 700,

@@ -79,7 +79,7 @@ def test_the_strict_tokenizer_finds_spans_by_itself(demo_index):
 
     nlp = spacy.blank("en")
     settings = {"index": demo_index, "epsilon": 30.0, "spans": "chat", "detect": ["patterns"]}
-    nlp.tokenizer = PrivateTokenizer(nlp.vocab, **settings)
+    nlp.tokenizer = PrivateTokenizer(nlp, **settings)
     doc = nlp(TEXT)
     assert [(ent.text, ent.label_) for ent in doc.ents] == [("[EMAIL]", "EMAIL")]
     assert "ann@example.org" not in nlp.vocab.strings

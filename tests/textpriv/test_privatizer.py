@@ -225,7 +225,7 @@ def test_documents_with_fewer_keys_than_texts_are_not_drawn(mechanism, keyed, tm
 
 
 def test_wrong_arguments_are_refused(mechanism, index):
-    for given_ in ("film", {"text": "film"}):
+    for given_ in ("film", {"text": "film"}, b"film", None):
         with pytest.raises(TextprivError, match="a list or another iterable"):
             list(Privatizer(mechanism).pipe(given_))
     with pytest.raises(TextprivError, match="from 1 up"):
@@ -236,6 +236,12 @@ def test_wrong_arguments_are_refused(mechanism, index):
         Privatizer(index)
     with pytest.raises(TextprivError, match="pass spans="):
         Privatizer(mechanism, detector=PatternDetector())
+    with pytest.raises(TextprivError, match="policy takes a TokenPolicy"):
+        Privatizer(mechanism, "keep")
+    with pytest.raises(TextprivError, match="spans a SpanPolicy"):
+        Privatizer(mechanism, spans="chat")
+    with pytest.raises(TextprivError, match="detector takes detectors"):
+        Privatizer(mechanism, spans=SpanPolicy.preset("chat"), detector="patterns")
 
 
 def test_words_between_spans_are_read_in_lower_case(faithful):

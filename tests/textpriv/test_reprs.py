@@ -35,7 +35,7 @@ def test_what_is_shown_is_short_and_names_what_was_chosen(mechanism):
 
 def test_a_form_shows_its_mechanism_once_it_is_opened(mechanism):
     spacy = pytest.importorskip("spacy")
-    form = PrivateTokenizer(spacy.blank("en").vocab, mechanism=lambda index: mechanism)
+    form = PrivateTokenizer(spacy.blank("en"), mechanism="tem", epsilon=3.0)
     assert repr(form) == "PrivateTokenizer(not opened, en)"
     form._index = mechanism.index
     form("a b")

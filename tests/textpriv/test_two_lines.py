@@ -65,9 +65,8 @@ def test_without_an_epsilon_the_error_names_recovery_and_quotes_no_text():
 
 def test_a_language_without_a_vocabulary_says_what_to_do():
     nlp = spacy.blank("de")
-    nlp.add_pipe("textpriv", config={"epsilon": 2.0})
     with pytest.raises(VocabularyError, match="textpriv index NAME"):
-        nlp("Ein Satz.")
+        nlp.add_pipe("textpriv", config={"epsilon": 2.0})
     with pytest.raises(VocabularyError, match="only of: en"):
         textpriv.privatize("Ein Satz.", epsilon=2.0, language="de")
 

@@ -72,6 +72,8 @@ INDEX = option(
     metavar="DIR", help="Folder made by 'textpriv index'. Default: the built-in English words."
 )
 RECOVERY = option(
+    min=0,
+    max=1,
     metavar="SHARE",
     help="Largest share of content words that an attacker may recover; 0.1 is recommended. This sets epsilon.",
 )

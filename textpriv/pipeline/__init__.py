@@ -6,13 +6,11 @@ reads the raw text in a vocabulary of its own and hands out private words only. 
 
 from textpriv.pipeline.annotations import LostAnnotationWarning
 from textpriv.pipeline.components import PrivateTokenizer, TextprivComponent
-from textpriv.pipeline.form import RawTextWarning
 from textpriv.pipeline.reader import PrivateCorpus
 
 __all__ = [
     "LostAnnotationWarning",
     "PrivateCorpus",
     "PrivateTokenizer",
-    "RawTextWarning",
     "TextprivComponent",
 ]

@@ -1,8 +1,8 @@
 """The record behind ``doc._.textpriv``, and annotations that private documents keep.
 
 A label reveals something of the raw text. So annotations are lost unless they are asked for, and the statement names those.
-A document has only the name of its statement, and each process keeps each statement once. Otherwise workers of ``nlp.pipe``
-would send a statement with every document.
+A document has only the name of its statement, and each process keeps each statement once. Workers of ``nlp.pipe`` send
+records beside the documents.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import numpy as np
+from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
@@ -31,7 +32,11 @@ _TOLD = {
     "cats": "the categories of a document (cats), carried over as they were",
     "ents": "the entities of a document (ents), carried over as they were annotated on the raw text: which tokens "
     "they cover, and their labels",
+    "spans": "the span groups of a document (spans), carried over as they were annotated on the raw text: which tokens "
+    "they cover, and their labels",
 }
+_EXTENSION = "_."  # before the name of an extension of a document
+_TOLD_OF_EXTENSION = "the extension {} of a document, carried over as it was"
 
 
 class LostAnnotationWarning(UserWarning):
@@ -59,64 +64,102 @@ def record_of(doc: Doc) -> dict[str, Any] | None:
     return {"statement": _statements.get(record["statement"]), "counts": record["counts"]}
 
 
+def is_private(doc: Doc) -> bool:
+    """Whether a form made this document, or it is empty."""
+    return len(doc) == 0 or doc.user_data.get(RECORD) is not None
+
+
+def _detach(docs: Iterable[Doc]) -> Iterator[Doc]:
+    for doc in docs:
+        doc._context = (doc.user_data.pop(RECORD, None), doc._context)
+        yield doc
+
+
+def receive(nlp: Language, texts: Any, pipes: Iterable[Any], *settings: int) -> Iterator[Doc]:
+    """Do what ``Language._multiprocessing_pipe`` does, and let records go beside the documents.
+
+    spaCy takes as long for one entry of ``user_data`` as for the rest of a document.
+    """
+    for doc in type(nlp)._multiprocessing_pipe(nlp, texts, [*pipes, _detach], *settings):
+        record, doc._context = doc._context
+        if record is not None:
+            doc.user_data[RECORD] = record
+        yield doc
+
+
 if not Doc.has_extension(RECORD[1]):
     Doc.set_extension(RECORD[1], getter=record_of)
 
 
 class Carried(NamedTuple):
-    """The annotations that one raw document passes on; entities as (first character, one past the last, label)."""
+    """The annotations that one raw document passes on; spans as (first character, one past the last, label)."""
 
     categories: dict[str, float]
     entities: list[tuple[int, int, str]]
+    groups: dict[str, list[tuple[int, int, str]]]
+    extensions: dict[Any, Any]  # as in ``Doc.user_data``
 
 
 class CarriedAnnotations:
-    """The choice of annotations, "cats" and "ents", that go from raw to private documents.
+    """The choice of annotations, "cats", "ents", "spans" and "_.NAME", that go from raw to private documents.
 
     ``policy`` and ``language`` are those by which the raw text is tokenized.
     """
 
     def __init__(self, names: Iterable[str], policy: TokenPolicy, language: str) -> None:
+        if isinstance(names, str):
+            raise MechanismError(f"carry takes a list, such as [{names!r}].")
         self.names = tuple(dict.fromkeys(names))
         self._encoder = TextEncoder([], policy, language)
         self._warned: set[str] = set()
-        if strange := set(self.names) - set(_TOLD):
-            raise MechanismError(f'carry takes "cats" and "ents"; found {min(strange)!r}.')
-        if "ents" in self.names and "drop" in policy.to_dict().values():
+        extensions = [each for each in self.names if each.startswith(_EXTENSION)]
+        self._keys: list[Any] = [
+            ("._.", each.removeprefix(_EXTENSION), None, None) for each in extensions
+        ]
+        if strange := set(self.names) - {*_TOLD, *extensions}:
             raise MechanismError(
-                'carry=["ents"] needs a policy that drops no token: entities are found by counting tokens. '
+                f'carry takes "cats", "ents", "spans" and extensions such as "_.origin"; found {min(strange)!r}.'
+            )
+        if {"ents", "spans"} & {*self.names} and "drop" in policy.to_dict().values():
+            raise MechanismError(
+                'To carry "ents" or "spans" needs a policy that drops no token: they are found by counting tokens. '
                 'Use "mask" in its place.'
             )
 
     @property
     def not_protected(self) -> tuple[str, ...]:
         """Items of the statement, one for each annotation that is kept."""
-        return tuple(_TOLD[name] for name in self.names)
+        return tuple(_TOLD.get(name) or _TOLD_OF_EXTENSION.format(name) for name in self.names)
 
     def read(self, doc: Doc, typed: bool = False) -> Carried:
         """Return the annotations of a raw document that are kept, and warn once of others; typed spans are not lost."""
         kept = {*self.names, *(["ents"] if typed else [])}
         lost = [name for name in _TOLD if getattr(doc, name) and name not in kept]
-        lost += ["spans"] * bool(doc.spans)
         # Extensions of a document as a whole: those of tokens and spans have positions.
         lost += [
-            f"_.{key[1]}"
+            name
             for key in doc.user_data
-            if isinstance(key, tuple) and key[0] == "._." and key[2] is None and key != RECORD
+            if isinstance(key, tuple)
+            and key[0] == "._."
+            and key[2] is None
+            and key != RECORD
+            and (name := f"{_EXTENSION}{key[1]}") not in kept
         ]
         if new := [name for name in lost if name not in self._warned]:
             self._warned.update(new)
             warnings.warn(
                 f"Private documents are without {', '.join(new)} of the raw ones, which reveal something of the raw text. "
-                'Put textpriv before the component that makes them, or replace entities with spans="chat". Or keep cats and '
-                'ents with carry=["cats", "ents"], which the statement will name.',
+                'Put textpriv before the component that makes them, or replace entities with spans="chat". Or name in carry '
+                'what to keep, such as carry=["cats", "ents"]. The statement will name it.',
                 LostAnnotationWarning,
                 stacklevel=2,
             )
-        entities = doc.ents if "ents" in self.names else ()
+        groups = doc.spans if "spans" in self.names else {}
         return Carried(
             dict(doc.cats) if "cats" in self.names else {},
-            [(ent.start_char, ent.end_char, ent.label_) for ent in entities],
+            _places(doc.ents) if "ents" in self.names else [],
+            {name: _places(group) for name, group in groups.items()},
+            {key: doc.user_data[key] for key in self._keys if key in doc.user_data},
         )
 
     def name_in(self, doc: Doc) -> None:
@@ -128,14 +171,23 @@ class CarriedAnnotations:
         doc.user_data[RECORD] = {**record, "statement": name}
 
     def write(self, carried: Carried, text: str, doc: Doc) -> None:
-        """Annotate the private document of a raw text; an entity covers the tokens whose raw ones it touches."""
+        """Annotate the private document of a raw text; a span covers the tokens whose raw ones it touches."""
         doc.cats = carried.categories
-        if not carried.entities:
+        doc.user_data.update(carried.extensions)
+        if not carried.entities and not carried.groups:
             return
         begins, ends = self._encoder.offsets(text).T
-        found = []
-        for first, last, label in carried.entities:
-            touched = np.flatnonzero((ends > first) & (begins < last))
-            if len(touched):
-                found.append(Span(doc, int(touched[0]), int(touched[-1]) + 1, label=label))
-        doc.ents = filter_spans(found)
+
+        def moved(places: list[tuple[int, int, str]]) -> Iterator[Span]:
+            for first, last, label in places:
+                touched = np.flatnonzero((ends > first) & (begins < last))
+                if len(touched):
+                    yield Span(doc, int(touched[0]), int(touched[-1]) + 1, label=label)
+
+        doc.ents = filter_spans(moved(carried.entities))
+        for name, places in carried.groups.items():
+            doc.spans[name] = list(moved(places))
+
+
+def _places(spans: Iterable[Span]) -> list[tuple[int, int, str]]:
+    return [(span.start_char, span.end_char, span.label_) for span in spans]

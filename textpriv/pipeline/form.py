@@ -1,37 +1,39 @@
 """The shared part of the spaCy forms: draw documents, make new ones of private words, and save the index beside a pipeline.
 
-A saved pipeline holds its string store. Every raw `Doc` that was made in its vocabulary has left its words there, so a form
-looks at the words of the vocabulary first, and refuses where one cannot have been released. A seed and run keys are never
-saved.
+A seed and run keys are never saved, nor any word of a text (`textpriv.pipeline.guard`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
-import multiprocessing.context
 import os
-import warnings
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import spacy.util
 import srsly
+from spacy.language import Language
+from spacy.pipeline import EntityRuler, SpanRuler
 from spacy.tokens import Doc, Span
-from spacy.vocab import Vocab
 
-from textpriv.errors import IndexFolderError, RawTextError, VocabularyError
+from textpriv.errors import IndexFolderError, MechanismError, VocabularyError
 from textpriv.pipeline.annotations import (
     RECORD,
     Carried,
     CarriedAnnotations,
     forms,
     keep_statement,
+    receive,
 )
-from textpriv.pipeline.options import READER_NAME, TOKENIZER_NAME, PipelineOptions
-from textpriv.tokenization.policy import CLASSES, MASK, TokenPolicy
+from textpriv.pipeline.guard import guard
+from textpriv.pipeline.options import PipelineOptions
+from textpriv.tokenization.encoder import TextEncoder
+from textpriv.tokenization.policy import CLASSES, TokenPolicy
 
 # spaCy imports this module in every program that makes a pipeline, once textpriv is installed. So heavy modules are
 # imported where a private pipeline is made.
@@ -49,16 +51,13 @@ _DRAWN_ANEW = (
     "A text that is read again is drawn again, and then counts as a further document of its author"
 )
 
-
-class RawTextWarning(UserWarning):
-    """A pipeline is saved with the raw words it has seen, as its config asks."""
+_READS_PHRASES = (EntityRuler.add_patterns.__code__, SpanRuler.add_patterns.__code__)
 
 
 class Reading(NamedTuple):
     """One raw document, as far as it is needed for the private one; typed spans as (start, end, kind)."""
 
     text: str
-    vocab: Vocab
     context: Any = None
     carried: Carried | None = None
     spans: Sequence[tuple[int, int, str]] = ()
@@ -67,37 +66,51 @@ class Reading(NamedTuple):
 class PrivateForm:
     """The shared part of the component and the tokenizer, which read raw documents each in their own way.
 
-    The index is opened at once if its folder is there, so that wrong parameters are reported early and forked workers
-    share the memory. A missing folder is reported at the first use: a saved pipeline brings its own copy.
+    An index folder is opened at once if it is there, and with typed spans the built-in index too. So wrong parameters are
+    reported early, and forked workers share the memory. A missing folder is reported at the first use: a saved pipeline
+    brings its own copy.
     """
 
     takes_entities = False  # whether the entities of raw documents are typed spans
 
-    def __init__(
-        self, vocab: Vocab, language: str, options: PipelineOptions, carry: Sequence[str] = ()
-    ) -> None:
-        self.vocab = vocab
+    def __init__(self, nlp: Language, options: PipelineOptions, carry: Sequence[str] = ()) -> None:
+        from textpriv.index.builtin import BUILTIN
+        from textpriv.vocabulary.builtin import read_manifest
+
+        guard(nlp)
+        nlp._multiprocessing_pipe = functools.partial(receive, nlp)  # type: ignore[method-assign]
+        self.vocab = nlp.vocab
         self.options = options
-        self._language = language
+        self._language = nlp.lang or "en"
         self._policy = TokenPolicy.from_dict(options.policy or {})
         self._annotations = self.annotations(carry)
-        self._folder = None if options.index is None else Path(options.index)
-        self._known_words = 0  # lexemes of the vocabulary that a form made or looked at
+        name = str(options.index or f"{BUILTIN}{self._language}")
+        is_builtin = name.startswith(BUILTIN)
+        self._folder = None if is_builtin else Path(name)
         self._forget()
         forms.add(self)
-        if self._folder is not None:
+        if is_builtin:
+            self._check_language(name, name.removeprefix(BUILTIN))
+            read_manifest(self._language)
+        if not is_builtin or options.spans or options.detect:
             with contextlib.suppress(IndexFolderError):
                 self.prepare()
 
-    def __call__(self, raw: Any) -> Doc:
+    def __call__(self, raw: Any, **settings: Any) -> Doc:
         """Return the private document of a raw text, or for the component of a raw `Doc`, which is not changed.
 
         ``doc._.textpriv`` has ``"statement"``, one object for all documents, and ``"counts"``, tokens by class.
         """
+        _refuse_settings(settings)
         return next(self._release([self._read(raw)]))
 
     def pipe(
-        self, stream: Iterable[Any], *, batch_size: int = DEFAULT_BATCH, once: bool = False
+        self,
+        stream: Iterable[Any],
+        *,
+        batch_size: int = DEFAULT_BATCH,
+        once: bool = False,
+        **settings: Any,
     ) -> Iterator[Doc]:
         """Yield the private document of each raw one of a stream, in order.
 
@@ -111,6 +124,7 @@ class PrivateForm:
             Draw the same text the same way each time. Without a seed or a run key, this holds as long as this object lives
             and keeps its index.
         """
+        _refuse_settings(settings)
         for batch in spacy.util.minibatch(map(self._read, stream), batch_size):
             yield from self._release(batch, once)
 
@@ -132,15 +146,19 @@ class PrivateForm:
         if self._index is None:
             from textpriv.index.builtin import BUILTIN, open_index
 
-            index = open_index(self._folder or f"{BUILTIN}{self._language}")
-            if index.language not in (None, self._language):
-                raise VocabularyError(
-                    f"The index {self._folder} is of the language {index.language!r}, and the pipeline of "
-                    f"{self._language!r}, by whose rules texts are tokenized: make the pipeline with "
-                    f'spacy.blank("{index.language}"), or lang = "{index.language}" in its config.'
-                )
+            name = self._folder or f"{BUILTIN}{self._language}"
+            index = open_index(name)
+            self._check_language(name, index.language)
             self._index = index
         return self._index
+
+    def _check_language(self, name: str | Path, language: str | None) -> None:
+        if language not in (None, self._language):
+            raise VocabularyError(
+                f"The index {name} is of the language {language!r}, and the pipeline of {self._language!r}, by whose rules "
+                f'texts are tokenized: make the pipeline with spacy.blank("{language}"), or lang = "{language}" in its '
+                "config."
+            )
 
     def prepare(self) -> Privatizer:
         """Return the privatizer behind this form, opened if it is not open."""
@@ -160,6 +178,9 @@ class PrivateForm:
         A seed or a run key implies ``once``: the output of a run must not depend on batches, on the number of processes
         or on how often a text is read. Without them it holds within this object, under a key that nobody has.
         """
+        if _is_asked_by_ruler():
+            yield from (self.make_pattern(reading.text) for reading in batch)
+            return
         once = once or self.options.seed is not None or self.options.run_key is not None
         privatizer = self.prepare()
         labels = None
@@ -171,7 +192,7 @@ class PrivateForm:
         keys = [self._key(reading.text) for reading in batch] if once else None
         released = privatizer.release(raw, keys)
         for reading, tokens in zip(batch, released, strict=True):
-            doc = self._document(reading.vocab, tokens)
+            doc = self._document(tokens)
             doc.user_data[RECORD] = {"statement": self._names[once], "counts": tokens.counts}
             doc._context = reading.context
             if reading.carried is not None:
@@ -183,9 +204,8 @@ class PrivateForm:
         text = text.lower() if self._policy.case == "lower" else text
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
-    def _document(self, vocab: Vocab, tokens: PrivateTokens) -> Doc:
+    def _document(self, tokens: PrivateTokens) -> Doc:
         """A document whose entities are the typed spans; a surface of several words is several tokens."""
-        before = len(vocab)
         words, spaces = tokens.words, tokens.spaces
         ranges = []
         if tokens.spans:
@@ -198,67 +218,23 @@ class PrivateForm:
                     ranges.append((len(words), len(words) + len(parts), tokens.spans[number]))
                 words += parts
                 spaces += [True] * (len(parts) - 1) + [space]
-        doc = Doc(vocab, words=words, spaces=spaces)
+        doc = Doc(self.vocab, words=words, spaces=spaces)
         if ranges:
             doc.set_ents([Span(doc, first, last, label=kind) for first, last, kind in ranges])
-        if vocab is self.vocab:
-            self._known_words += len(vocab) - before
         return doc
+
+    def make_pattern(self, phrase: str) -> Doc:
+        """Return a public phrase, such as a pattern of a `PhraseMatcher`, with the tokens that private documents have."""
+        policy = TokenPolicy(**dict.fromkeys(CLASSES, "keep"), case=self._policy.case)
+        encoder = TextEncoder([], policy, self._language)
+        words, bounds = encoder.encode([phrase]).strings, encoder.offsets(phrase)
+        spaces = [*(bounds[1:, 0] > bounds[:-1, 1]), False][: len(words)]
+        return Doc(self.vocab, words=words, spaces=spaces)
 
     # Saving: the settings are in the pipeline's config
 
-    def _refuse_raw_words(self, doing: str) -> None:
-        """Refuse to go on if others have made lexemes of words that were never released."""
-        if len(self.vocab) == self._known_words:
-            return
-        if self._has_unreleased():
-            message = "the pipeline's vocabulary holds words that were never released. It has read or made raw documents."
-            if not self.options.save_raw_words:
-                raise RawTextError(
-                    f"{doing}: {message} Make another pipeline, with the tokenizer {TOKENIZER_NAME}; read raw files with "
-                    f"the reader {READER_NAME} (for spacy evaluate: nlp.evaluate(list(PrivateCorpus(FILE)(nlp)))), and make "
-                    "raw documents in a vocabulary of their own. Or save before the first text. If those words are public, "
-                    "set save_raw_words = true in its config."
-                )
-            told = f"save_raw_words is true, and {message} Do not pass it on."
-            warnings.warn(told, RawTextWarning, stacklevel=4)
-        self._known_words = len(self.vocab)
-
-    def _has_unreleased(self) -> bool:
-        """Whether one of the words of the vocabulary cannot have been released."""
-        from textpriv.mechanisms.base import UNKNOWN
-        from textpriv.tokenization.encoder import TextEncoder, words_of_rules
-
-        words = {lexeme.orth_ for lexeme in self.vocab} - {MASK} - words_of_rules(self._language)
-        try:
-            public = self._open().vocabulary
-        except IndexFolderError:
-            return bool(words)
-        words = {word for word in words if word not in public}
-        # What the policy keeps is released too, and a retokenizer joins several private words to one.
-        never = {name: "mask" for name in CLASSES if getattr(self._policy, name) == "drop"}
-        if self._policy.unknown != "keep":
-            never["unknown"] = "mask"
-        policy = replace(self._policy, **never)
-        read = TextEncoder(public.words, policy, self._language).encode(list(words))
-        is_cased = self._policy.case == "lower" and any(word != word.lower() for word in words)
-        return is_cased or UNKNOWN in read.codes or "masked" in read.counts
-
-    def _look_before_saving(self) -> None:
-        """Refuse to save raw words, and save all public words: which of them came raw must not show."""
-        self._refuse_raw_words("Not saved")
-        if self._privatizer is not None:
-            for word in self._open().vocabulary.words:
-                self.vocab[word]
-            self._known_words = len(self.vocab)
-
     def to_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> None:
-        """Write the index into ``path/index``, so that the pipeline loads anywhere.
-
-        Raise a `RawTextError` if the pipeline's vocabulary holds words that were never released; with ``save_raw_words``
-        it is a `RawTextWarning`.
-        """
-        self._look_before_saving()
+        """Write the index into ``path/index``, so that the pipeline loads anywhere."""
         path = Path(path)
         if path.is_file():
             path.unlink()  # another tokenizer, saved here before, is one file
@@ -280,8 +256,7 @@ class PrivateForm:
         return self
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return the path of the index folder, as its files are too large; raise as `to_disk` does."""
-        self._look_before_saving()
+        """Return the path of the index folder, as its files are too large."""
         return b"" if self._folder is None else os.fsencode(self._folder.absolute())
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> PrivateForm:
@@ -290,12 +265,9 @@ class PrivateForm:
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker process opens the index folder itself. The privatizer stays behind, and with it run keys and raw words;
-        # the seed goes along, since a seeded run must not depend on the number of workers. A pickle is a file like
-        # another, but for the one that starts a worker of this program.
-        if multiprocessing.context.get_spawning_popen() is None:
-            self._look_before_saving()
+        # the seed goes along, since a seeded run must not depend on the number of workers.
         state = self.__dict__.copy()
-        state.update(_index=None, _privatizer=None, _known_words=0)
+        state.update(_index=None, _privatizer=None)
         # Registered functions usually return closures, which only this pickler takes.
         state["options"] = srsly.pickle_dumps(self.options)
         return state
@@ -307,3 +279,19 @@ class PrivateForm:
     def __repr__(self) -> str:
         opened = "not opened" if self._privatizer is None else repr(self._privatizer)
         return f"{type(self).__name__}({opened}, {self._language})"
+
+
+def _refuse_settings(given: dict[str, Any]) -> None:
+    """Refuse what a call brings by ``component_cfg``."""
+    if given:
+        raise MechanismError(
+            f"textpriv takes no {min(given)!r} for single calls (component_cfg): put settings in its config."
+        )
+
+
+def _is_asked_by_ruler() -> bool:
+    """Whether a ruler reads its phrases, which are public; spaCy sends them through the pipeline as if they were texts."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code not in _READS_PHRASES:
+        frame = frame.f_back
+    return frame is not None

@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: spaCy's config system reads the types of the fields.
 
 import inspect
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import spacy
 
 from textpriv.errors import MechanismError
-from textpriv.mechanisms import NO_DEFAULT, default_mechanism
+from textpriv.mechanisms import NO_DEFAULT, default_mechanism, find_mechanism
 from textpriv.mechanisms import registry as mechanism_registry
 from textpriv.run_key import read_run_key
 from textpriv.tokenization.policy import TokenPolicy
@@ -29,18 +30,21 @@ setattr(spacy.registry, "textpriv_mechanisms", mechanism_registry)  # noqa: B010
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineOptions:
-    """The settings of a spaCy form, as a config gives them. Exactly one of epsilon, recovery and mechanism is needed.
+    """The settings of a spaCy form, as a config gives them. Give an epsilon, a recovery or a mechanism with its own epsilon.
 
     Attributes
     ----------
     index
-        An index folder; None for the built-in index of the pipeline's language, or if a saved pipeline brings its own.
+        An index folder, or "builtin:en"; None for the built-in index of the pipeline's language. A saved pipeline brings
+        its own.
     epsilon
-        Per unit of the index's distance, for the default mechanism of the index (:func:`textpriv.privatize`).
+        Per unit of the index's distance.
     recovery
         In place of epsilon: the largest share of content words that an attacker who guesses word by word may recover.
     mechanism
-        Index -> mechanism, such as ``textpriv.mechanisms.registry.get("textpriv.TEM.v1")(epsilon=6.0)``.
+        A name as on the command line, such as "tem", with an epsilon or a recovery. Or a block
+        ``{"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 3.3}``, which brings its epsilon. None for the default
+        mechanism of the index (:func:`textpriv.privatize`).
     policy
         Fields of `TokenPolicy` that differ from its defaults.
     seed
@@ -48,42 +52,53 @@ class PipelineOptions:
     run_key
         Path of a file of 32 secret bytes (`textpriv.run_key`), or None. With it a text is drawn once, in all runs. Equal
         texts then come out equal, which the statement names. Only the path is saved, never the key.
-    save_raw_words
-        Whether the pipeline may be saved with words in its vocabulary that were never released.
     spans
         The policy of typed spans: "notes", "tickets", "chat", the path of a TOML file, or a dict such as
         ``{"preset": "chat", "labels": {"PATIENT": "PERSON"}}``. For the component the entities of raw documents are spans,
         too.
     detect
-        Detectors whose spans are added: "patterns", "presidio", "spacy:PIPELINE".
+        Detectors whose spans are added, as on the command line: "auto", "patterns", "presidio", "spacy:PIPELINE".
     """
 
     index: str | os.PathLike[str] | None = None
     epsilon: float | None = None
     recovery: float | None = None
-    mechanism: Callable[[Any], Any] | None = None
+    mechanism: Callable[[Any], Any] | str | None = None
     policy: dict[str, str] | None = None
     seed: int | None = None
     run_key: str | os.PathLike[str] | None = None
-    save_raw_words: bool = False
     spans: str | dict[str, Any] | None = None
     detect: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if (self.epsilon, self.recovery, self.mechanism).count(None) != 2:
+        made = self.mechanism if callable(self.mechanism) else None
+        if (self.epsilon, self.recovery, made).count(None) != 2:
             raise MechanismError(
-                f'textpriv needs exactly one of "recovery", "epsilon" and "mechanism" in its config: {NO_DEFAULT} A '
-                'mechanism is given such as {"@textpriv_mechanisms": "textpriv.Madlib.v1", "epsilon": 60.0}.'
+                'textpriv needs exactly one of "recovery", "epsilon" and a "mechanism" with its epsilon in its config: '
+                f'{NO_DEFAULT} A mechanism is given such as {{"@textpriv_mechanisms": "textpriv.Madlib.v1", '
+                '"epsilon": 60.0}, or by its name beside a recovery.'
             )
+        for name, value, most in (
+            ("recovery", self.recovery, 1),
+            ("epsilon", self.epsilon, math.inf),
+        ):
+            if value is not None and not 0 < value < most:
+                raise MechanismError(f"{name} is above 0 and below {most}; got {value}.")
+        if isinstance(self.mechanism, str):
+            find_mechanism(self.mechanism)
+        if isinstance(self.detect, str):
+            raise MechanismError(f"detect takes a list, such as [{self.detect!r}].")
         if self.seed is not None and self.run_key is not None:
             raise MechanismError("Give a seed (for experiments) or a run key, not both.")
 
     def privatizer(self, index: Any, language: str) -> "Privatizer":
         """Make the privatizer over an index."""
         from textpriv.privatizer import Privatizer
-        from textpriv.spans.detectors import make_detector
+        from textpriv.spans.detectors import best_detectors, make_detector
         from textpriv.spans.policy import SpanPolicy
 
+        best = best_detectors(language) if "auto" in self.detect else ()
+        names = [name for name in dict.fromkeys([*best, *self.detect]) if name != "auto"]
         privatizer = Privatizer(
             self._mechanism(index),
             TokenPolicy.from_dict(self.policy or {}),
@@ -91,7 +106,7 @@ class PipelineOptions:
             run_key=self._secret(),
             language=language,
             spans=None if self.spans is None else SpanPolicy.of(self.spans),
-            detector=[make_detector(name, language) for name in self.detect] or None,
+            detector=[make_detector(name, language) for name in names] or None,
         )
         if privatizer.spans is not None and privatizer.spans.policy.needs_person:
             raise MechanismError(
@@ -101,13 +116,17 @@ class PipelineOptions:
         return privatizer
 
     def _mechanism(self, index: Any) -> Any:
-        if self.mechanism is not None:
+        if callable(self.mechanism):
             return self.mechanism(index)
-        if self.epsilon is not None:
-            return default_mechanism(index, self.epsilon)
-        from textpriv.guarantees.epsilon import epsilon_for
+        named = {} if self.mechanism is None else {"mechanism": self.mechanism}
+        epsilon = self.epsilon
+        if epsilon is None:
+            from textpriv.guarantees.epsilon import epsilon_for
 
-        return default_mechanism(index, epsilon_for(index, recovery=self.recovery))
+            epsilon = epsilon_for(index, recovery=self.recovery, **named)
+        if self.mechanism is None:
+            return default_mechanism(index, epsilon)
+        return find_mechanism(self.mechanism)(epsilon=epsilon)(index)
 
     def _secret(self) -> bytes | None:
         if self.run_key is None:

@@ -36,7 +36,7 @@ class PrivateCorpus:
     limit
         How many documents to read at most; 0 for all.
     carry
-        ``"cats"``, the default, and ``"ents"``, as for `TextprivComponent`.
+        ``["cats"]`` is the default. Others as for `TextprivComponent`.
     """
 
     def __init__(

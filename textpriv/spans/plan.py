@@ -74,6 +74,8 @@ class SpanPlan:
     ) -> None:
         self.policy = policy
         self.detectors = (detectors,) if isinstance(detectors, Detector) else tuple(detectors or ())
+        if not all(isinstance(each, Detector) for each in self.detectors):
+            raise SpanError('detector takes detectors, such as make_detector("patterns").')
         self._passes = policy.undetected == UNDETECTED_PASS
         # If words pass, what is found and no law can read must not pass with them.
         self._kinds = (*policy.kinds, *("SPAN",) * self._passes)

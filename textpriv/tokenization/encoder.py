@@ -208,13 +208,6 @@ def _rules(language: str) -> _Rules:
     return _Rules(tokenizer, has_blanks, threading.Lock())
 
 
-def words_of_rules(language: str) -> frozenset[str]:
-    """The words of the language's rules, which every vocabulary of spaCy holds before a text is read."""
-    rules = _rules(language)
-    with rules.lock:
-        return frozenset(lexeme.orth_ for lexeme in rules.tokenizer.vocab)
-
-
 def _tokenized(language: str, chunks: Sequence[str]) -> list[list[tuple[str, str]]]:
     """The tokens of each chunk with their classes, "" for a word; spaCy keeps none of them."""
     rules = _rules(language)

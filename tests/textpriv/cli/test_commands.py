@@ -243,6 +243,7 @@ def test_a_recovery_stands_for_an_epsilon_that_is_printed(run, folder, texts, tm
         ("--epsilon", "much"),
         (),
         ("--epsilon", 6, "--recovery", 0.1),
+        ("--recovery", 10),
         ("--epsilon", 6, "--format", "xml"),
         ("--epsilon", 6, "--policy", "chat"),
         ("--epsilon", 6, "--ledger", "a.db"),

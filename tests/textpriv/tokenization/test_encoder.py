@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from textpriv.errors import TextprivError
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization import encoder as module
-from textpriv.tokenization.encoder import TextEncoder, without_halves, words_of_rules
+from textpriv.tokenization.encoder import TextEncoder, without_halves
 from textpriv.tokenization.policy import ACTIONS, CLASSES, MASK, TokenPolicy
 
 WORDS = ["good", "film", "the", "it", "'s", ".", "Paris", "a.m.", ":)", "seven", "punct", "ORTH"]
@@ -128,11 +128,6 @@ def test_a_language_without_blanks_is_tokenized_by_its_own_tokenizer():
 def test_an_unknown_language_is_refused():
     with pytest.raises(TextprivError, match="no language 'qq'"):
         released(KEEPS, ["film"], "qq")
-
-
-def test_the_words_of_rules_are_those_of_a_blank_pipeline():
-    TextEncoder(WORDS, KEEPS, "en").encode(["quiverneth"])
-    assert words_of_rules("en") == {lexeme.orth_ for lexeme in spacy.blank("en").vocab}
 
 
 @pytest.mark.parametrize("limit", ["_MOST_CHUNKS", "_MOST_CHARACTERS"])
