@@ -71,7 +71,7 @@ class Sums:
         if self.space.authors is None:
             self._add(records)
             return
-        names = [_author(each) for each in authors or ()]
+        names = [_author(each) for each in (() if authors is None else authors)]
         if len(names) != len(batch):
             raise TextprivError("every record needs an author. Give one author for each record.")
         for number, name in enumerate(names):
