@@ -250,10 +250,11 @@ class NoisySums:
         if math.isfinite(self.epsilon):
             # Entries are from 0 up, so two records are at most root 2 apart; those of the first release nearly so.
             replaced = zcdp_epsilon(release_mu(self.epsilon, self.delta) ** 2, self.delta)
+            factor = f"exp({at_most(replaced, 3)}) = {factor_in_words(replaced)} times as likely"
+            verb = "is" if self.authors is None else "are"
             notes.insert(
                 0,
-                f"With {self._changed} in place of another: exp({at_most(replaced, 3)}) = {factor_in_words(replaced)} times "
-                f"as likely, plus {at_most(self.delta, 3)}",
+                f"If {unit_of(self.authors)} {verb} replaced, not added: {factor}, plus {at_most(self.delta, 3)}",
             )
         exposed = ["whatever is common to many records, such as what their classes differ in"]
         if self.read:
@@ -261,13 +262,13 @@ class NoisySums:
         if self.authors is not None:
             notes.append(f"At most {self.authors:,} records of each author are used")
         return PrivacyStatement(
-            mechanism=f"synthesis: noisy word sums of {self.unit_of_sums} tilt a public language model",
+            mechanism="synthesis: noisy word sums of whole records tilt a public language model",
             adjacency=ADJACENCY,
             epsilon=self.epsilon,
             delta=self.delta,
             unit=unit_of(self.authors),
             proved=math.isfinite(self.epsilon),
-            proof="mechanisms.md 12: exact discrete Gaussian noise on sums of clipped records",
+            proof="mechanisms.md 12.1: exact discrete Gaussian noise on sums of clipped records",
             assumptions=(
                 "vocabulary, language model and settings are public and made without these texts",
                 f"the classes are {named}",
@@ -277,15 +278,6 @@ class NoisySums:
             notes=tuple(notes),
             by_distance=False,
         )
-
-    @property
-    def unit_of_sums(self) -> str:
-        """What is summed."""
-        return "whole records" if self.authors is None else "the records of authors"
-
-    @property
-    def _changed(self) -> str:
-        return unit_of(self.authors)
 
     def __repr__(self) -> str:
         return (
