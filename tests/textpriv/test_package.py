@@ -22,7 +22,7 @@ ORDER = (
     {"web", "corpus"},
     {"one_call", "engines", "pipeline"},
     {"guarantees"},
-    {"evaluation"},
+    {"evaluation", "synthesis"},
     {"privatizer"},
     {"spans"},
     {"ledger"},
@@ -160,5 +160,21 @@ def test_pairwise_knows_statements_randomness_and_errors_alone():
     assert known == {"textpriv.statement", "textpriv.randomness", "textpriv.errors"}
 
 
-def test_textpriv_knows_nothing_of_pairwise():
-    assert "pairwise" not in outside(ROOT)
+def test_only_synthesis_knows_pairwise_and_of_it_noise_and_accounting():
+    rest = [path for path in ROOT.iterdir() if path.suffix == ".py" or path.is_dir()]
+    assert "pairwise" not in outside(*(path for path in rest if path.name != "synthesis"))
+    modules = set().union(*map(imported, files_of("synthesis")))
+    used = {module.split(".")[1] for module in modules if module.startswith("pairwise.")}
+    assert used == {"accounting", "noise"}
+
+
+def test_synthesis_needs_no_learning_or_accounting_library():
+    code = (
+        "import sys, json\n"
+        "import textpriv; textpriv.TextSynthesizer(1.0).fit(['a text', 'one more'])\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    assert not set(json.loads(answer.stdout)) & {"sklearn", "dp_accounting", "pandas"}

@@ -197,18 +197,28 @@ class NGrams:
 
         Without other words every draw is a word of the vocabulary.
         """
-        single, pairs, triples, backoff, pair_backoff = self.weights
         kept = np.arange(self.tokens) < self.size
         kept[-1] = other
-        pairs, triples = pairs * kept[self.seconds], triples * kept[self.thirds]
+        return self.tilted(kept.astype(np.float64))
+
+    def tilted(self, factors: NDArray[np.float64]) -> NGrams:
+        """Return the model with each token's probability times a factor, in every context, and scaled to a sum of one.
+
+        Parameters
+        ----------
+        factors : ndarray, shape (N,)
+            From 0 up; a token with 0 is never drawn.
+        """
+        single, pairs, triples, backoff, pair_backoff = self.weights
+        pairs, triples = pairs * factors[self.seconds], triples * factors[self.thirds]
         before, pair = self._contexts
         listed, pair_listed = self._sums(pairs, triples)
-        alone = single[kept].sum()
+        alone = (single * factors).sum()
         whole = listed + backoff * alone
         pair_whole = pair_listed + pair_backoff * whole[self.seconds]
         return replace(
             self,
-            single=_single(single * kept / alone, kept),
+            single=_single(single * factors / alone, factors > 0),
             pairs=_running(pairs / whole[before], self.offsets),
             triples=_running(triples / pair_whole[pair], self.pair_offsets),
         )

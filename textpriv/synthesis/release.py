@@ -1,0 +1,291 @@
+"""The one noisy release of sums: planned and charged before noise is drawn, then all that is kept of the private texts."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairwise.accounting.gaussian import release_mu, zcdp_epsilon
+from pairwise.accounting.parameters import check_privacy_parameters
+from pairwise.noise.randomness import Randomness
+from pairwise.noise.release import GaussianPlan, plan_gaussian
+from textpriv.errors import TextprivError
+from textpriv.files import atomic_write
+from textpriv.statement import PrivacyStatement, at_most, factor_in_words
+from textpriv.synthesis.features import (
+    CLASS_PART,
+    EDGES,
+    LENGTH_PART,
+    MEAN_PART,
+    ONE_PART,
+    PRODUCTS_PART,
+    STEP,
+    Label,
+    Space,
+    Topics,
+)
+from textpriv.synthesis.sums import Sums
+
+_FORMAT = 1
+_MOMENTS_SHARE = 0.02  # of the cost (zCDP) that number, mean vectors and products take
+_ENOUGH = (
+    8_000  # expected records of a class for each unit of noise, from which a class has four cells
+)
+_BITS = 2
+_DIRECTION = 1 << 10  # whole numbers in a direction of length one
+_NAMES = ("words", "rows", "lengths")
+
+ADJACENCY = "add/remove"
+
+
+class Release:
+    """A measurement of private texts: its cost, its noise, and the account that is charged before any of it is drawn.
+
+    Parameters
+    ----------
+    space : Space
+        Without topics.
+    epsilon, delta : float
+        For one record, or all records of one author, more or less. An infinite epsilon adds no noise.
+    budget : PrivacyBudget, optional
+        Is charged once, when the first noise is drawn.
+    """
+
+    def __init__(self, space: Space, epsilon: float, delta: float, budget: Any = None) -> None:
+        check_privacy_parameters(epsilon, delta)
+        self.space, self.epsilon, self.delta = space, float(epsilon), float(delta)
+        self.mu = release_mu(self.epsilon, self.delta)
+        self._budget, self._charged, self._done = budget, False, False
+        self._randomness = Randomness()
+
+    @property
+    def unit(self) -> str:
+        """Whose presence is protected."""
+        return unit_of(self.space.authors)
+
+    def _plan(self, dimension: int, share: float) -> GaussianPlan:
+        sensitivity = float(self.space.authors or 1)
+        return plan_gaussian(sensitivity, self.mu * math.sqrt(share), dimension)
+
+    def _charge(self) -> None:
+        if self._budget is None or self._charged:
+            self._charged = True
+            return
+        from pairwise.accounting.budget import charge_to
+        from pairwise.accounting.events import compose
+
+        plans = self._plan(1, _MOMENTS_SHARE), self._plan(1, 1 - _MOMENTS_SHARE)
+        charge_to(
+            self._budget,
+            compose(plan.event() for plan in plans),
+            label="synthesis",
+            adjacency=ADJACENCY,
+            unit=self.unit,
+        )
+        self._charged = True
+
+    def topics(self, sums: Sums) -> Space:
+        """Return the space with topics, or as it is where records are too few for the noise.
+
+        In the first case the records are read a second time, into sums over the new space.
+        """
+        self._charge()
+        plan = self._plan(self.space.moments, _MOMENTS_SHARE)
+        noisy = plan.release(sums.moments() / STEP, self._randomness) * STEP
+        size = self.space.vectors.shape[1]
+        count = noisy[0] / ONE_PART
+        # Without noise as if there were little of it.
+        enough = _ENOUGH * max(self._plan(1, 1.0).sigma, 1.0)
+        if count < enough * len(self.space.classes):
+            return self.space
+        mean = noisy[1 : size + 1] / MEAN_PART / count
+        one, two = np.triu_indices(size)
+        products = np.zeros((size, size))
+        products[one, two] = noisy[size + 1 :] / PRODUCTS_PART / count
+        products[one, two] /= np.where(one == two, 1.0, math.sqrt(2.0))
+        products = products + np.triu(products, 1).T - np.outer(mean, mean)
+        _, directions = np.linalg.eigh(products)
+        leading = np.rint(directions[:, ::-1][:, :_BITS].T * _DIRECTION).astype(np.int64)
+        return self.space.with_topics(Topics(np.rint(mean * STEP).astype(np.int64), leading))
+
+    def noisy(self, sums: Sums, *, read: bool = False) -> NoisySums:
+        """Return the sums with their noise; once, since a second release of the same texts costs as much again.
+
+        Parameters
+        ----------
+        sums : Sums
+        read : bool
+            Whether the classes were read from the records.
+        """
+        if self._done:
+            raise TextprivError(
+                "this measurement is made. Start another, which costs as much again."
+            )
+        self._done = True
+        self._charge()
+        space = sums.space
+        plan = self._plan(space.dimension, 1 - _MOMENTS_SHARE)
+        noisy = plan.release(sums.total() / STEP, self._randomness)
+        words, rows, lengths = np.split(noisy, np.cumsum([space.rows * space.words, space.rows]))
+        return NoisySums(
+            words=words.reshape(space.rows, space.words).astype(np.float32),
+            rows=rows * (STEP / CLASS_PART),
+            lengths=lengths * (STEP / LENGTH_PART),
+            classes=space.classes,
+            read=read,
+            sigma=plan.sigma,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            authors=space.authors,
+        )
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class NoisySums:
+    """The released sums, which are all that is kept of private texts. Everything made of them is as private as they are.
+
+    Attributes
+    ----------
+    words : ndarray of float32, shape (rows, V)
+        Sums of word parts. Row ``class * cells + cell``.
+    rows : ndarray, shape (rows,)
+        Noisy numbers of records.
+    lengths : ndarray
+        Noisy numbers of records by length, of bins that begin at ``EDGES``.
+    classes : tuple of str or int
+    read : bool
+        Whether the classes were read from the records.
+    sigma : float
+        Standard deviation of the noise of ``words``.
+    epsilon, delta : float
+    authors : int or None
+        Records of one author that count; None if one record is protected.
+    """
+
+    words: NDArray[np.float32]
+    rows: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    classes: tuple[Label, ...]
+    read: bool
+    sigma: float
+    epsilon: float
+    delta: float
+    authors: int | None
+
+    @property
+    def cells(self) -> int:
+        """Cells of each class."""
+        return len(self.rows) // len(self.classes)
+
+    @property
+    def rows_sigma(self) -> float:
+        """Standard deviation of the noise of ``rows``."""
+        return self.sigma * STEP / CLASS_PART
+
+    @property
+    def lengths_sigma(self) -> float:
+        """Standard deviation of the noise of ``lengths``."""
+        return self.sigma * STEP / LENGTH_PART
+
+    def write(self, path: str | os.PathLike[str], **header: Any) -> None:
+        """Write the sums as one file, whole or not at all, on the disk when this returns.
+
+        Parameters
+        ----------
+        path : path
+        **header
+            More JSON values, returned by :meth:`read_file`.
+        """
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        arrays = {name: own.pop(name) for name in _NAMES}
+        text = json.dumps({"format": _FORMAT, **own, **header})
+        with atomic_write(Path(path)) as file:
+            np.savez(file, header=np.array(text), **arrays)
+
+    @classmethod
+    def read_file(cls, path: str | os.PathLike[str]) -> tuple[NoisySums, dict[str, Any]]:
+        """Return the sums in a file, and what else its header says."""
+        wrong = f"{os.fspath(path)} is no file of noisy sums, or it is damaged. Fit and save again."
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                header = json.loads(str(stored["header"]))
+                arrays = {name: stored[name] for name in _NAMES}
+            form = header.pop("format")
+            own = {
+                each.name: header.pop(each.name) for each in fields(cls) if each.name not in arrays
+            }
+            made = cls(**arrays, **{**own, "classes": tuple(own["classes"])})
+        except FileNotFoundError:
+            raise
+        except Exception:  # a damaged file may raise anything
+            raise TextprivError(wrong) from None
+        rows = len(made.rows)
+        is_whole = (
+            form == _FORMAT
+            and rows == len(made.classes) * made.cells > 0
+            and made.words.ndim == 2
+            and len(made.words) == rows
+            and made.lengths.shape == EDGES.shape
+            and all(np.isfinite(array).all() for array in arrays.values())
+        )
+        if not is_whole:
+            raise TextprivError(wrong)
+        return made, header
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """What the sums guarantee, and so everything that is made of them."""
+        named = "read from the records, and not protected" if self.read else "declared"
+        notes = [
+            "All texts that are drawn, in any number, and all tables of words come from one release and cost nothing more",
+            "A second measurement of the same people adds its loss to this one",
+        ]
+        if math.isfinite(self.epsilon):
+            # Entries are from 0 up, so two records are at most root 2 apart; those of the first release nearly so.
+            replaced = zcdp_epsilon(release_mu(self.epsilon, self.delta) ** 2, self.delta)
+            factor = f"exp({at_most(replaced, 3)}) = {factor_in_words(replaced)} times as likely"
+            verb = "is" if self.authors is None else "are"
+            notes.insert(
+                0,
+                f"If {unit_of(self.authors)} {verb} replaced, not added: {factor}, plus {at_most(self.delta, 3)}",
+            )
+        exposed = ["whatever is common to many records, such as what their classes differ in"]
+        if self.read:
+            exposed.insert(0, "the names of the classes, which were read from the records")
+        if self.authors is not None:
+            notes.append(f"At most {self.authors:,} records of each author are used")
+        return PrivacyStatement(
+            mechanism="synthesis: noisy word sums of whole records tilt a public language model",
+            adjacency=ADJACENCY,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=unit_of(self.authors),
+            proved=math.isfinite(self.epsilon),
+            proof="mechanisms.md 12.1: exact discrete Gaussian noise on sums of clipped records",
+            assumptions=(
+                "vocabulary, language model and settings are public and made without these texts",
+                f"the classes are {named}",
+                "the noise is secret, and released once",
+            ),
+            not_protected=tuple(exposed),
+            notes=tuple(notes),
+            by_distance=False,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"NoisySums({len(self.classes)} classes, {self.cells} cells each, {self.words.shape[1]:,} words, "
+            f"epsilon {self.epsilon:g})"
+        )
+
+
+def unit_of(authors: int | None) -> str:
+    """Return whose presence is protected."""
+    return "one record" if authors is None else "all records of one author"

@@ -1,0 +1,145 @@
+"""Exact sums of private records, which any split of the records gives alike, and their one noisy release."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import TextprivError
+from textpriv.randomness import framed, identity_bytes
+from textpriv.synthesis.features import Records, Space, plain_label
+from textpriv.tokenization.batches import RawBatch
+
+_AT_ONCE = 1000  # chosen records that are added together
+_MARK = 16  # bytes of a keyed hash
+
+
+class Sums:
+    """Sums over private records, in whole numbers. Not private: they exist in memory until their release.
+
+    Workers may pickle them to hand them back; nothing else keeps them.
+
+    Parameters
+    ----------
+    space : Space
+    key : bytes, optional
+        Secret, shared by all parts of one measurement: chooses records of authors. Default: a fresh one.
+    """
+
+    def __init__(self, space: Space, key: bytes | None = None) -> None:
+        self.space = space
+        self.key = os.urandom(32) if key is None else key
+        self._total = np.zeros(space.dimension, np.int64)
+        self._moments = np.zeros(space.moments, np.int64)
+        self._settled = False
+        # Of each author the chosen records, by rising marks: a mark, a class, a length and the words.
+        self._chosen: defaultdict[bytes, list[tuple[bytes, int, int, bytes]]] = defaultdict(list)
+
+    def empty(self) -> Sums:
+        """Return sums of no records, for another part of the same measurement."""
+        return Sums(self.space, self.key)
+
+    def add(
+        self,
+        batch: RawBatch,
+        labels: Sequence[Any] | None = None,
+        authors: Sequence[Any] | None = None,
+    ) -> None:
+        """Add tokenized records.
+
+        Parameters
+        ----------
+        batch : RawBatch
+        labels : sequence, optional
+            The class of each record; None where there is one class.
+        authors : sequence of str, bytes or int, optional
+            Of each record, where the space counts records of authors.
+
+        Raises
+        ------
+        TextprivError
+            For a label that is no class, and an author that is missing. Nothing of the batch is then added.
+        """
+        self._check_open()
+        records = self.space.read(batch, labels)
+        if self.space.authors is None:
+            self._add(records)
+            return
+        names = [_author(each) for each in (() if authors is None else authors)]
+        if len(names) != len(batch):
+            raise TextprivError("every record needs an author. Give one author for each record.")
+        for number, name in enumerate(names):
+            of_record = slice(*records.offsets[number : number + 2])
+            label, length = int(records.classes[number]), int(records.lengths[number])
+            words = records.ids[of_record].astype(np.int32).tobytes()
+            mark = self._mark(b"%d %d " % (label, length) + words, name)
+            own = self._chosen[self._mark(name)]
+            own.append((mark, label, length, words))
+            own.sort()
+            del own[self.space.authors :]
+
+    def _mark(self, content: bytes, name: bytes = b"") -> bytes:
+        tagged = framed(name) + content
+        return hashlib.blake2b(tagged, digest_size=_MARK, key=self.key).digest()
+
+    def _add(self, records: Records) -> None:
+        self.space.add_to(self._total, records)
+        self.space.add_moments_to(self._moments, records)
+
+    def merge(self, other: Sums) -> None:
+        """Add the sums of other records of the same measurement."""
+        self._check_open()
+        other._check_open()
+        self._total += other._total
+        self._moments += other._moments
+        for author, records in other._chosen.items():
+            own = self._chosen[author]
+            own += records
+            own.sort()
+            del own[self.space.authors :]
+
+    def _check_open(self) -> None:
+        # Records of an author who was counted already would pass the bound.
+        if self._settled:
+            raise TextprivError("these sums were released. Start new ones with Sums(space).")
+
+    def _settle(self) -> None:
+        """Add the chosen records of all authors; nothing can be added or merged after that."""
+        self._settled = True
+        chosen = [record for own in self._chosen.values() for record in own]
+        self._chosen.clear()
+        for start in range(0, len(chosen), _AT_ONCE):
+            part = chosen[start : start + _AT_ONCE]
+            ids = [np.frombuffer(words, np.int32).astype(np.int64) for *_, words in part]
+            offsets = np.cumsum([0, *map(len, ids)])
+            classes, lengths = (np.array([each[at] for each in part]) for at in (1, 2))
+            self._add(Records(np.concatenate(ids), offsets, classes, lengths))
+
+    def total(self) -> NDArray[np.int64]:
+        """Return the sums; private, for the release alone."""
+        self._settle()
+        return self._total
+
+    def moments(self) -> NDArray[np.int64]:
+        """Return number, mean vectors and products; private, for the release alone."""
+        self._settle()
+        return self._moments
+
+    def __repr__(self) -> str:
+        return "Sums(<private>)"
+
+
+def _author(name: Any) -> bytes:
+    """Return the bytes that stand for an author; a missing one is refused."""
+    plain = plain_label(name)
+    if not isinstance(plain, str | bytes | int) or plain in ("", b""):
+        raise TextprivError(
+            "a record has no author. Give every record one, as text or a whole number, or leave the record out."
+        )
+    return identity_bytes(plain)

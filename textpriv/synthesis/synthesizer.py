@@ -1,0 +1,324 @@
+"""``TextSynthesizer``: labelled texts to new labelled texts that protect whole records, in the manner of scikit-learn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from textpriv.errors import TextprivError, needs
+from textpriv.index.builtin import ENGLISH, open_index
+from textpriv.index.index import Index
+from textpriv.language.general_english import general_english
+from textpriv.language.ngrams import NGrams
+from textpriv.statement import PrivacyStatement
+from textpriv.synthesis.features import Label, Space, plain_label, public_vectors, public_weights
+from textpriv.synthesis.generator import Generator
+from textpriv.synthesis.release import NoisySums, Release
+from textpriv.synthesis.sums import Sums
+from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, without_halves
+from textpriv.tokenization.policy import TokenPolicy
+
+_AT_ONCE = 1_000  # records
+_ONE_CLASS: Label = ""
+
+
+class PublicSide:
+    """Everything public that a measurement needs: the words, their weights and vectors, the model and the tokenizer.
+
+    Parameters
+    ----------
+    index : Index, path or None
+        Default: the built-in one.
+    model : NGrams, optional
+        Default: that of the index, or of general English.
+    """
+
+    def __init__(
+        self, index: Index | str | os.PathLike[str] | None = None, model: NGrams | None = None
+    ) -> None:
+        self.index = index if isinstance(index, Index) else open_index(index or ENGLISH)
+        self.words = self.index.vocabulary.words
+        self.language = self.index.language or DEFAULT_LANGUAGE
+        given = model or self.index.model
+        if given is None and self.language != DEFAULT_LANGUAGE:
+            raise TextprivError(
+                f"the index has no language model of the language {self.language}. Build it with one: "
+                "NGrams.count(public_texts, vocabulary)."
+            )
+        self.model = given or general_english(self.words)
+        if self.model.size != len(self.words):
+            raise TextprivError(
+                "the language model is of another vocabulary. Pass one over the words of the index."
+            )
+
+    def space(self, classes: Sequence[Label], authors: int | None = None) -> Space:
+        """Return the coordinates of the sums of records of some classes."""
+        vectors = public_vectors(self.index.vocabulary.vectors)
+        return Space(public_weights(self.model), vectors, tuple(classes), authors)
+
+    @cached_property
+    def encoder(self) -> TextEncoder:
+        """The tokenizer of private texts."""
+        return TextEncoder(self.words, TokenPolicy(), self.language)
+
+    def generator(self, noisy: NoisySums) -> Generator:
+        """Return what draws texts from released sums."""
+        if noisy.words.shape[1] != len(self.words):
+            raise TextprivError(
+                "the sums are of another vocabulary. Pass the index that they were made with."
+            )
+        space = self.space((_ONE_CLASS,))
+        return Generator(noisy, self.model, space, self.words, self.index.vocabulary.vectors)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over the words and their vectors."""
+        return self.index.vocabulary.fingerprint()
+
+
+class TextSynthesizer:
+    """Learn new labelled texts from private ones, under differential privacy for each record or author.
+
+    Parameters
+    ----------
+    epsilon : float
+        Protection of one record, or of all records of one author. It has no default. 1 is strong, 4 is weak.
+    delta : float
+    classes : sequence of str or int, optional
+        All labels that may occur. Without them, the labels that occur are read and the statement names them.
+    records_per_author : int
+        Records of one author that count; used with ``fit(..., authors=...)``.
+    index : Index or path, optional
+        Default: the built-in English words.
+    model : NGrams, optional
+        A language model of public texts over the words of the index. Default: that of the index, or general English.
+    budget : PrivacyBudget, optional
+        Is charged before any noise is drawn; of adjacency "add/remove".
+
+    Attributes
+    ----------
+    noisy_ : NoisySums
+        All that is kept of the private texts.
+    statement_ : PrivacyStatement
+
+    Examples
+    --------
+    >>> texts, labels = ["a good film"] * 500 + ["a bad film"] * 500, ["pos"] * 500 + ["neg"] * 500
+    >>> synthesizer = TextSynthesizer(epsilon=4.0, classes=["neg", "pos"]).fit(texts, labels)
+    >>> synthesizer.sample(100, random_state=0).columns.tolist()
+    ['text', 'label']
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 1e-6,
+        classes: Sequence[Label] | None = None,
+        records_per_author: int = 1,
+        *,
+        index: Index | str | os.PathLike[str] | None = None,
+        model: NGrams | None = None,
+        budget: Any = None,
+    ) -> None:
+        self.epsilon, self.delta, self.classes = epsilon, delta, classes
+        self.records_per_author, self.budget = records_per_author, budget
+        self.index, self.model = index, model
+
+    def fit(
+        self,
+        texts: Iterable[str],
+        labels: Iterable[Label] | None = None,
+        authors: Iterable[Any] | None = None,
+    ) -> TextSynthesizer:
+        """Measure private texts once.
+
+        Parameters
+        ----------
+        texts : iterable of str
+        labels : iterable of str or int, optional
+            The class of each text. Without labels there is one class.
+        authors : iterable of str or int, optional
+            The author of each text; then all records of one author are protected together.
+
+        Raises
+        ------
+        TextprivError
+            For a missing text, a label that is not declared, and a missing author, before anything is measured.
+        """
+        records = _Given.checked(texts, labels, authors)
+        classes, read = self._classes_of(records)
+        bound = None if authors is None else _whole(self.records_per_author)
+        side = self._side
+        release = Release(side.space(classes, bound), self.epsilon, self.delta, self.budget)
+        first = Sums(release.space)
+        records.add_to(first, side.encoder)
+        space = release.topics(first)
+        if space is not release.space:
+            first = Sums(space, first.key)
+            records.add_to(first, side.encoder)
+        self._set(release.noisy(first, read=read))
+        return self
+
+    @cached_property
+    def _side(self) -> PublicSide:
+        return PublicSide(self.index, self.model)
+
+    def _classes_of(self, records: _Given) -> tuple[tuple[Label, ...], bool]:
+        """Return the classes, and whether they were read from the records."""
+        if records.labels is None:
+            return (_ONE_CLASS,), False
+        if self.classes is None:
+            return tuple(
+                sorted(set(records.labels), key=lambda each: (str(type(each)), each))
+            ), True
+        classes = tuple(map(plain_label, self.classes))
+        if not classes or len(set(classes)) < len(classes):
+            raise TextprivError(
+                "classes must be one or more different labels. Name each class once."
+            )
+        return classes, False
+
+    def _set(self, noisy: NoisySums) -> None:
+        self.noisy_ = noisy
+        self.statement_: PrivacyStatement = noisy.statement
+        vars(self).pop("_generator", None)
+
+    @cached_property
+    def _generator(self) -> Generator:
+        if not hasattr(self, "noisy_"):
+            raise TextprivError(
+                "this TextSynthesizer has measured no texts. Call fit or load first."
+            )
+        return self._side.generator(self.noisy_)
+
+    def sample(self, n: int, random_state: int | np.random.Generator | None = None) -> Any:
+        """Draw new records; any number of them costs nothing more.
+
+        Parameters
+        ----------
+        n : int
+        random_state : int or Generator, optional
+            Makes the draws repeatable, which takes nothing from the guarantee.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns "text" and, for records that had labels, "label".
+        """
+        pandas = needs("pandas")
+        drawn = list(self.records(n, random_state))
+        frame = pandas.DataFrame({"text": [text for text, _ in drawn]})
+        if self.noisy_.classes != (_ONE_CLASS,):
+            frame["label"] = [label for _, label in drawn]
+        return frame
+
+    def records(
+        self, n: int, random_state: int | np.random.Generator | None = None
+    ) -> Iterator[tuple[str, Label]]:
+        """Yield new records as texts and labels; as :meth:`sample`, in constant memory."""
+        rng = np.random.default_rng(random_state)
+        for texts, classes in self._generator.texts(_whole(n), rng):
+            yield from zip(texts, (self.noisy_.classes[each] for each in classes), strict=True)
+
+    def words(self, top: int = 20) -> Any:
+        """Return the words that set each class apart.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns "label", "word", "tilt" (how much likelier the word is in the class than in all records, as a
+            logarithm; without labels, than in the public model) and "standard_error".
+        """
+        pandas = needs("pandas")
+        found = self._generator.apart
+        rows = []
+        for number, label in enumerate(self.noisy_.classes):
+            for at in np.argsort(-found.tilts[number] / 1.0, kind="stable")[:top]:
+                word = self._side.words[at], float(found.tilts[number, at])
+                rows.append((label, *word, float(found.errors[number, at])))
+        return pandas.DataFrame(rows, columns=["label", "word", "tilt", "standard_error"])
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the released sums as one file, from which more texts can be drawn."""
+        self._generator.noisy.write(path, vocabulary=self._side.fingerprint)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        index: Index | str | os.PathLike[str] | None = None,
+        model: NGrams | None = None,
+    ) -> TextSynthesizer:
+        """Open a file of :meth:`save`; with another index or model than the default, pass the same again."""
+        noisy, header = NoisySums.read_file(path)
+        classes = None if noisy.read else noisy.classes
+        made = cls(
+            noisy.epsilon, noisy.delta, classes, noisy.authors or 1, index=index, model=model
+        )
+        if header["vocabulary"] != made._side.fingerprint:
+            raise TextprivError(
+                "the sums are of another vocabulary. Pass the index that they were made with."
+            )
+        made._set(noisy)
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name[:1] != "_"}
+
+    def __repr__(self) -> str:
+        return f"TextSynthesizer(epsilon={self.epsilon!r}, delta={self.delta!r})"
+
+
+class _Given:
+    """Private records as they were given to ``fit``, checked before anything is measured."""
+
+    def __init__(
+        self, texts: list[str], labels: list[Any] | None, authors: list[Any] | None
+    ) -> None:
+        self.texts, self.labels, self.authors = texts, labels, authors
+
+    @classmethod
+    def checked(cls, texts: Any, labels: Any, authors: Any) -> _Given:
+        """Return records whose parts are all there."""
+        if isinstance(texts, str | bytes):
+            raise TextprivError("fit needs a list or another iterable of texts; found one text.")
+        texts = list(texts)
+        for text in texts:
+            if not isinstance(text, str):
+                raise TextprivError(
+                    "a text is missing or is no text. Leave such records out, or give them as empty texts."
+                )
+        given = [
+            None if each is None else list(map(plain_label, each)) for each in (labels, authors)
+        ]
+        for name, each in zip(("labels", "authors"), given, strict=True):
+            if each is not None and len(each) != len(texts):
+                raise TextprivError(f"{name} and texts differ in number. Give one for each text.")
+        if given[0] is not None and not all(isinstance(each, str | int) for each in given[0]):
+            raise TextprivError(
+                "a label is missing, or is neither text nor a whole number. Correct it."
+            )
+        return cls(texts, *given)
+
+    def add_to(self, sums: Sums, encoder: TextEncoder) -> None:
+        """Add all records to sums."""
+        for start in range(0, len(self.texts), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            texts = [each if each.isascii() else without_halves(each) for each in self.texts[part]]
+            labels, authors = (
+                None if each is None else each[part] for each in (self.labels, self.authors)
+            )
+            sums.add(encoder.encode(texts), labels, authors)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise TextprivError(f"expected a whole number from 1 up; got {value!r}.")
+    return int(value)
