@@ -174,3 +174,22 @@ def test_uci(data_dir, tmp_path, monkeypatch, given):
 
 def test_published_pairwise():
     assert "Theorem 1" in run("published_pairwise")
+
+
+def test_records(data_dir, tmp_path, monkeypatch):
+    recipe = loaded("records")
+    monkeypatch.setattr(recipe, "DRAWN", 200)
+    printed = run("records", *_of_hundred(data_dir), "--out", tmp_path / "found", "--draws", 1)
+    found = pd.read_csv(tmp_path / "found.csv")
+    assert set(found["method"]) == set(recipe.STYLES)
+    assert (tmp_path / "found.md").read_text() in printed
+    assert (tmp_path / "found.svg").stat().st_size
+
+
+def test_records_audit(data_dir):
+    printed = run("records", *_of_hundred(data_dir), "--audit")
+    assert "'training runs in new texts': 0" in printed
+
+
+def _of_hundred(data_dir: Path) -> list[object]:
+    return ["--only", "imdb", "--sizes", 100, "--epsilons", 4, "--data-dir", data_dir]

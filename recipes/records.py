@@ -1,0 +1,259 @@
+"""What a classifier learns from new records under differential privacy for each record.
+
+    python recipes/records.py --data-dir DATA --out records
+    python recipes/records.py --data-dir DATA --only imdb --sizes 5000 --epsilons 1,4 --draws 3
+
+Private records become 25,000 new ones by ``TextSynthesizer``, logistic regression on word counts learns from them, and
+clear test texts are asked. Beside it: clear text, word-level text at 10 % recovery over the built-in words, the same noisy
+sums as naive Bayes, a private ranking of mean word vectors (two classes), and the commonest class, which is all that the
+public model alone can say. The strength of the penalty is chosen on clear training texts, once for a set and size, and
+serves every row. ``--audit`` asks on the first set whether training texts show. DATA contains ``imdb``, ``yelp`` and
+``banking77``, and ``tweets`` and ``titles`` as files of train and test lines. A run adds to OUT.csv; OUT.md and OUT.svg
+show all of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import typer
+from matplotlib import pyplot, ticker
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from tradeoff import lines_of
+
+import textpriv
+from pairwise import PrivateAUCClassifier
+from textpriv.evaluation.comparison import Documents
+from textpriv.synthesis.synthesizer import PublicSide
+
+DELTA, RECOVERY = 1e-5, 0.1
+PENALTIES = (0.01, 0.1, 1.0)  # values of C
+TRIED = 10_000  # records at most, four fifths of them to learn from, on which C is chosen
+DRAWN = 25_000  # new records, whatever the number of private ones: more of them cost nothing
+RUN = 8  # words
+CLEAR, WORDS, SYNTHETIC = "clear text", "word by word", "synthetic records"
+BAYES, RANKING, NOTHING = "sums as naive Bayes", "private ranking", "commonest class"
+STYLES = {CLEAR: "--", WORDS: ":", SYNTHETIC: "o-", BAYES: "s-", RANKING: "^-", NOTHING: "-."}
+COLUMNS = ("set", "records", "method", "epsilon", "draw", "accuracy", "C")
+Texts = tuple[list[str], list[Any]]
+
+
+def read(data: Path, name: str) -> tuple[Texts, Texts]:
+    """Training and test texts of a set, with their labels."""
+    if name == "yelp":
+        reviews = lines_of(data / "yelp/reviews.jsonl.gz")
+        rows = [(review["text"], int(review["stars"] >= 4)) for review in reviews]
+        parts = [rows[: len(rows) * 4 // 5], rows[len(rows) * 4 // 5 :]]
+    else:
+        parts = [
+            [(row["text"], row["label"]) for row in lines_of(data / f"{name}/{split}.jsonl.gz")]
+            for split in ("train", "test")
+        ]
+    train, test = (([text for text, _ in part], [label for _, label in part]) for part in parts)
+    return train, test
+
+
+def taken(part: Texts, rows: NDArray[np.int64]) -> Texts:
+    """Some records, in the order given."""
+    return [part[0][row] for row in rows], [part[1][row] for row in rows]
+
+
+def accuracy(train: Texts, test: Texts, penalty: float) -> float:
+    """Accuracy of logistic regression on word counts."""
+    counts = CountVectorizer()
+    solver = "liblinear" if len(set(test[1])) == 2 else "lbfgs"
+    model = LogisticRegression(C=penalty, solver=solver, max_iter=200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(counts.fit_transform(train[0]), train[1])
+    return float(model.score(counts.transform(test[0]), test[1]))
+
+
+def chosen_penalty(train: Texts) -> float:
+    """The C that is best on a fifth of clear training texts."""
+    rows = np.random.default_rng(0).permutation(len(train[0]))[:TRIED]
+    border = len(rows) * 4 // 5
+    learned, asked = taken(train, rows[:border]), taken(train, rows[border:])
+    return max(PENALTIES, key=lambda penalty: accuracy(learned, asked, penalty))
+
+
+def features(side: PublicSide, texts: list[str]) -> tuple[Any, NDArray[np.float64]]:
+    """The public words of some texts, each once, and their mean vectors of length one."""
+    records = side.space([""]).read(side.encoder.encode(texts))
+    shape = len(texts), len(side.words)
+    words = csr_array((np.ones(len(records.ids)), records.ids, records.offsets), shape=shape)
+    vectors = np.asarray(side.index.vocabulary.vectors, np.float64)
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    means = words @ (vectors - vectors.mean(axis=0))
+    return words, means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+
+
+def bayes(synthesizer: textpriv.TextSynthesizer, words: Any, labels: list[Any]) -> float:
+    """Accuracy of naive Bayes by the noisy sums, a deviation of their noise added to each."""
+    noisy = synthesizer.noisy_
+    classes = len(noisy.classes)
+    sums = noisy.words.astype(np.float64).reshape(classes, noisy.cells, -1).sum(axis=1)
+    sums = np.maximum(sums, 0) + noisy.sigma * np.sqrt(noisy.cells)
+    counts = np.maximum(noisy.rows.reshape(classes, -1).sum(axis=1), 1)
+    scores = words @ np.log(sums / sums.sum(axis=1, keepdims=True)).T + np.log(counts)
+    return float(np.mean(np.array(noisy.classes, object)[scores.argmax(axis=1)] == labels))
+
+
+def cells(
+    train: Texts, test: Texts, side: PublicSide, epsilons: list[float], seed: int, penalty: float
+) -> Iterator[tuple[str, float, float]]:
+    """Method, epsilon and accuracy of all rows for one draw of private records."""
+    texts, labels = train
+    yield CLEAR, np.nan, accuracy(train, test, penalty)
+    yield NOTHING, np.nan, float(np.mean(np.array(test[1]) == max(set(labels), key=labels.count)))
+    word_by_word = textpriv.privatize(texts, recovery=RECOVERY)
+    yield WORDS, np.nan, accuracy((list(word_by_word), labels), test, penalty)
+    classes = sorted(set(test[1]))
+    (_, known), (words, asked) = (features(side, part) for part in (texts, test[0]))
+    for epsilon in epsilons:
+        synthesizer = textpriv.TextSynthesizer(epsilon, DELTA, classes).fit(texts, labels)
+        drawn = synthesizer.sample(DRAWN, seed)
+        learned = drawn["text"].tolist(), drawn["label"].tolist()
+        yield SYNTHETIC, epsilon, accuracy(learned, test, penalty)
+        yield BAYES, epsilon, bayes(synthesizer, words, test[1])
+        if len(classes) == 2:
+            ranking = PrivateAUCClassifier(epsilon, DELTA, classes=classes)
+            ranking.fit(known, np.array(labels))
+            yield RANKING, epsilon, float(np.mean(ranking.predict(asked) == test[1]))
+
+
+def measure(data: Path, name: str, size: int, epsilons: list[float], draws: int, out: Path) -> None:
+    """Add the cells of a set and size to OUT.csv as they are measured."""
+    train, test = read(data, name)
+    size, penalty, side = min(size, len(train[0])), None, PublicSide()
+    for draw in range(draws):
+        mixed = np.random.default_rng(draw).permutation(len(train[0]))
+        private = taken(train, mixed[:size])
+        penalty = penalty or chosen_penalty(private)
+        for method, epsilon, value in cells(private, test, side, epsilons, draw, penalty):
+            row = f"{name},{size},{method},{epsilon},{draw},{value:.4f},{penalty}"
+            with open(out, "a", encoding="utf-8") as file:
+                file.write(row + "\n")
+            print(row, flush=True)
+
+
+def audit(train: Texts, test: Texts, epsilon: float) -> dict[str, float]:
+    """Whether training reviews are likelier than test reviews, and their runs of words more frequent in new texts."""
+    classes = sorted(set(test[1]))
+    synthesizer = textpriv.TextSynthesizer(epsilon, DELTA, classes).fit(*train)
+    side, generator = PublicSide(), synthesizer._generator
+    new = runs(synthesizer.sample(len(train[0]), 0)["text"].tolist())
+    likely, member = [], []
+    for label, tilts in zip(classes, np.split(generator.tilts[1], len(classes)), strict=True):
+        models = [generator._tilted(row) for row in tilts]
+        for kind, part in ((1, train), (0, test)):
+            texts = [text for text, own in zip(*part, strict=True) if own == label]
+            likely.append(likelihoods(models, side, texts))
+            member.append(np.full(len(texts), kind))
+    found = {"AUC": float(roc_auc_score(np.concatenate(member), np.concatenate(likely)))}
+    for kind, part in (("training", train), ("test", test)):
+        own = runs(part[0])
+        found[f"{kind} runs"] = len(own)
+        found[f"{kind} runs in new texts"] = int(np.isin(own, new, assume_unique=True).sum())
+    return found
+
+
+def likelihoods(models: list[Any], side: PublicSide, texts: list[str]) -> list[float]:
+    """The mean logarithm of the probability of a word of each text, under the likeliest of some models."""
+    known = Documents.read(texts, np.zeros(len(texts)), side.index.vocabulary)
+    found = []
+    for ids in np.split(known.ids, known.offsets[1:-1]):
+        whole = np.array([0, len(ids)])
+        spoken = (ids >= 0).any()
+        found.append(max(-np.log(m.perplexity(ids, whole)) if spoken else 0.0 for m in models))
+    return found
+
+
+def runs(texts: list[str]) -> NDArray[np.uint64]:
+    """Hashes of the different runs of words of some texts."""
+    found = []
+    for text in texts:
+        words = re.findall(r"\w+", text.lower())
+        found += [hash(tuple(words[at : at + RUN])) for at in range(len(words) - RUN + 1)]
+    return np.unique(np.array(found, np.int64).view(np.uint64))
+
+
+def markdown(found: pd.DataFrame) -> str:
+    """A table of means over draws, with the least and the most."""
+    keys = ["set", "records", "method", "epsilon"]
+    rows = found.groupby(keys, dropna=False, sort=False)["accuracy"]
+    lines = [f"| {' | '.join([*keys, 'accuracy', 'draws'])} |", "|---" * 6 + "|"]
+    for key, values in rows:
+        epsilon = "-" if not np.isfinite(key[3]) else f"{key[3]:g}"
+        shown = f"{values.mean():.3f} ({values.min():.3f} to {values.max():.3f})"
+        lines.append(f"| {key[0]} | {key[1]:,} | {key[2]} | {epsilon} | {shown} | {len(values)} |")
+    return "\n".join(lines) + "\n"
+
+
+def drawn_figure(found: pd.DataFrame, path: Path) -> None:
+    """Accuracy by epsilon, a panel for each set at its largest size."""
+    matplotlib.rcParams["svg.hashsalt"] = "records"
+    names = list(found["set"].unique())
+    figure, axes = pyplot.subplots(1, len(names), figsize=(3 * len(names), 3.4), squeeze=False)
+    for name, axis in zip(names, axes[0], strict=True):
+        own = found[found["set"] == name]
+        own = own[own["records"] == own["records"].max()]
+        for number, (method, style) in enumerate(STYLES.items()):
+            rows = own[own["method"] == method]
+            values = rows.groupby("epsilon")["accuracy"].mean()
+            if len(values):
+                axis.plot(values.index, values, f"C{number}{style}", label=method)
+            elif len(rows):
+                axis.axhline(rows["accuracy"].mean(), color=f"C{number}", ls=style, label=method)
+        axis.set(title=f"{name}, {own['records'].max():,}", xlabel="epsilon", xscale="log")
+        axis.set_xticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"], minor=False)
+        axis.xaxis.set_minor_locator(ticker.NullLocator())
+    axes[0][0].set_ylabel("accuracy on clear test texts")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="lower center", ncols=3)
+    figure.tight_layout(rect=(0, 0.18, 1, 1))
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main(
+    data_dir: Annotated[Path, typer.Option()],
+    out: Annotated[Path, typer.Option()] = Path("records"),
+    only: Annotated[str, typer.Option(help="Sets.")] = "imdb,yelp,banking77,tweets,titles",
+    sizes: Annotated[str, typer.Option(help="Numbers of records.")] = "25000,5000,1000",
+    epsilons: Annotated[str, typer.Option()] = "0.5,1,2,4",
+    draws: Annotated[int, typer.Option(help="0 only makes table and figure again.")] = 3,
+    audited: Annotated[bool, typer.Option("--audit", help="Membership and copied runs.")] = False,
+) -> None:
+    """Measure, and write OUT.csv, OUT.md and OUT.svg; or audit the first set, and print."""
+    names, wanted = only.split(","), list(map(float, epsilons.split(",")))
+    if audited:
+        most = max(map(int, sizes.split(",")))
+        parts = [(texts[:most], labels[:most]) for texts, labels in read(data_dir, names[0])]
+        for epsilon in wanted:
+            print(epsilon, audit(*parts, epsilon), flush=True)
+        return
+    table = out.with_suffix(".csv")
+    if not table.exists():
+        table.write_text(",".join(COLUMNS) + "\n")
+    for name, size in itertools.product(names, map(int, sizes.split(","))):
+        measure(data_dir, name, size, wanted, draws, table)
+    found = pd.read_csv(table).drop_duplicates(COLUMNS[:5], keep="last")
+    out.with_suffix(".md").write_text(markdown(found), encoding="utf-8")
+    drawn_figure(found, out.with_suffix(".svg"))
+    print(markdown(found))
+
+
+if __name__ == "__main__":
+    typer.run(main)
