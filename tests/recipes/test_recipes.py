@@ -176,20 +176,30 @@ def test_published_pairwise():
     assert "Theorem 1" in run("published_pairwise")
 
 
-def test_records(data_dir, tmp_path, monkeypatch):
-    recipe = loaded("records")
-    monkeypatch.setattr(recipe, "DRAWN", 200)
-    printed = run("records", *_of_hundred(data_dir), "--out", tmp_path / "found", "--draws", 1)
+@pytest.fixture
+def few_draws(monkeypatch):
+    """Few texts are drawn, and no epsilon is searched for."""
+    from textpriv.synthesis import generator
+
+    monkeypatch.setattr(generator, "_MATCHED", (50, 50))
+    monkeypatch.setattr(loaded("records"), "DRAWN", 100)
+    monkeypatch.setattr(textpriv, "privatize", lambda texts, recovery: texts)
+
+
+RECORDS = ["--only", "imdb", "--sizes", 100, "--epsilons", 4]
+
+
+@pytest.mark.usefixtures("few_draws")
+def test_records(data_dir, tmp_path):
+    out = ["--data-dir", data_dir, "--out", tmp_path / "found", "--draws", 1]
+    printed = run("records", *RECORDS, *out)
     found = pd.read_csv(tmp_path / "found.csv")
-    assert set(found["method"]) == set(recipe.STYLES)
+    assert set(found["method"]) == set(loaded("records").STYLES)
     assert (tmp_path / "found.md").read_text() in printed
     assert (tmp_path / "found.svg").stat().st_size
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_records_audit(data_dir):
-    printed = run("records", *_of_hundred(data_dir), "--audit")
+    printed = run("records", *RECORDS, "--data-dir", data_dir, "--audit")
     assert "'training runs in new texts': 0" in printed
-
-
-def _of_hundred(data_dir: Path) -> list[object]:
-    return ["--only", "imdb", "--sizes", 100, "--epsilons", 4, "--data-dir", data_dir]
