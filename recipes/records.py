@@ -85,8 +85,7 @@ def accuracy(train: Texts, test: Texts, penalty: float) -> float:
 def chosen_penalty(train: Texts) -> float:
     """The C that is best on a fifth of clear training texts."""
     rows = np.random.default_rng(0).permutation(len(train[0]))[:TRIED]
-    border = len(rows) * 4 // 5
-    learned, asked = taken(train, rows[:border]), taken(train, rows[border:])
+    learned, asked = (taken(train, part) for part in np.split(rows, [len(rows) * 4 // 5]))
     return max(PENALTIES, key=lambda penalty: accuracy(learned, asked, penalty))
 
 
@@ -198,7 +197,8 @@ def markdown(found: pd.DataFrame) -> str:
     lines = [f"| {' | '.join([*keys, 'accuracy', 'draws'])} |", "|---" * 6 + "|"]
     for key, values in rows:
         epsilon = "-" if not np.isfinite(key[3]) else f"{key[3]:g}"
-        shown = f"{values.mean():.3f} ({values.min():.3f} to {values.max():.3f})"
+        spread = f" ({values.min():.3f} to {values.max():.3f})" if len(values) > 1 else ""
+        shown = f"{values.mean():.3f}{spread}"
         lines.append(f"| {key[0]} | {key[1]:,} | {key[2]} | {epsilon} | {shown} | {len(values)} |")
     return "\n".join(lines) + "\n"
 
@@ -218,7 +218,8 @@ def drawn_figure(found: pd.DataFrame, path: Path) -> None:
                 axis.plot(values.index, values, f"C{number}{style}", label=method)
             elif len(rows):
                 axis.axhline(rows["accuracy"].mean(), color=f"C{number}", ls=style, label=method)
-        axis.set(title=f"{name}, {own['records'].max():,}", xlabel="epsilon", xscale="log")
+        title = f"{name}, {own['records'].max():,}"
+        axis.set(title=title, xlabel="epsilon", xscale="log", xlim=(0.45, 4.5))
         axis.set_xticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"], minor=False)
         axis.xaxis.set_minor_locator(ticker.NullLocator())
     axes[0][0].set_ylabel("accuracy on clear test texts")
