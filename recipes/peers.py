@@ -8,7 +8,7 @@ claimed where a docstring says what differs from the paper.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from textpriv.statement import PrivacyStatement
 
 BETA = 0.001  # of TEM in both packages
 NEAREST = 20  # words that CusText draws among
+BLOCK = 1_000  # words whose rows are computed at a time
 PLACES = 5  # within which dp-diffractor's TEM draws by distance
 
 Rows = NDArray[np.floating[Any]]
@@ -43,7 +44,7 @@ def custext(distances: Rows, epsilon: float) -> Rows:
 
 def mldp_tem(distances: Rows, epsilon: float) -> Rows:
     """TEM of mldp-text: the words beyond gamma weigh V / L, for L words within it, in place of V - L."""
-    size = len(distances)
+    size = distances.shape[1]
     gamma = round(2 / epsilon * np.log((1 - BETA) * size / BETA), 1)
     inside = distances <= gamma
     within = inside.sum(axis=1, keepdims=True)
@@ -53,13 +54,13 @@ def mldp_tem(distances: Rows, epsilon: float) -> Rows:
 
 def pypantera_tem(distances: Rows, epsilon: float) -> Rows:
     """TEM of pypantera: where the words beyond gamma win, the word itself is released."""
-    size = len(distances)
+    size = distances.shape[1]
     gamma = 2 / epsilon * np.log((1 - BETA) * (size - 1) / BETA)
     inside = distances <= gamma
     rows = np.where(inside, np.exp(-epsilon / 2 * distances), 0.0)
-    rows[np.arange(size), np.arange(size)] += (size - inside.sum(axis=1)) * np.exp(
-        -epsilon * gamma / 2
-    )
+    # The word itself is at distance 0.
+    own = np.arange(len(rows)), distances.argmin(axis=1)
+    rows[own] += (size - inside.sum(axis=1)) * np.exp(-epsilon * gamma / 2)
     return rows
 
 
@@ -78,9 +79,20 @@ def diffractor_tem(places: Rows, epsilon: float) -> Rows:
     return np.exp(-epsilon / 2 * np.minimum(np.abs(places), PLACES))
 
 
-def listed(distances: Rows) -> NDArray[np.int64]:
+@cache
+def distances_of(index: textpriv.Index) -> NDArray[np.float32]:
+    """Distances of all words, shape (V, V): 2.5 GB for the built-in words."""
+    found = np.empty((len(index), len(index)), np.float32)
+    for start in range(0, len(index), BLOCK):
+        some = np.arange(len(index))[start : start + BLOCK]
+        found[some] = index.distances_of(some)
+    return found
+
+
+@cache
+def places_of(index: textpriv.Index) -> NDArray[np.int64]:
     """The place of each word in dp-diffractor's list: always on to the nearest word not yet in it, among 50."""
-    size = len(distances)
+    distances, size = distances_of(index), len(index)
     left, place, at = np.ones(size, dtype=bool), np.empty(size, dtype=np.int64), 0
     for step in range(size):
         place[at], left[at] = step, False
@@ -126,16 +138,16 @@ class Peer(Mechanism):
         """The form and epsilon."""
         return {"epsilon": self.epsilon, "form": self.form}
 
-    @cached_property
-    def rows(self) -> NDArray[np.float32]:
-        """Output distributions, shape (V, V)."""
+    def rows(self, words: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Output distributions of some words, shape (len(words), V)."""
         make, by_place = FORMS[self.form]
-        apart = self.index.distances_of(np.arange(len(self.index)))
         if by_place:
-            place = listed(apart)
-            apart = np.subtract.outer(place, place).T.astype(np.float64)
-        rows = make(apart, self.epsilon)
-        return (rows / rows.sum(axis=1, keepdims=True)).astype(np.float32)
+            place = places_of(self.index)
+            apart = (place - place[words][:, None]).astype(np.float32)
+        else:
+            apart = distances_of(self.index)[words]
+        found = make(apart, self.epsilon)
+        return np.asarray(found / found.sum(axis=1, keepdims=True), dtype=np.float32)
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Logarithms of a row."""
@@ -143,14 +155,21 @@ class Peer(Mechanism):
         if number == UNKNOWN:
             return np.full(size, -np.log(size))
         with np.errstate(divide="ignore"):
-            return np.log(self.rows[number].astype(np.float64))
+            return np.log(self.rows(np.array([number]))[0].astype(np.float64))
 
     def likeliest_inputs(
         self, prior: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """For each output the word that it most likely came from, and the joint probability of the two."""
-        joint = self.rows * prior[:, None].astype(np.float32)
-        return joint.argmax(axis=0), joint.max(axis=0).astype(np.float64)
+        size = len(self.index)
+        guess, most = np.zeros(size, np.int64), np.zeros(size)
+        for start in range(0, size, BLOCK):
+            some = np.arange(size)[start : start + BLOCK]
+            joint = self.rows(some) * prior[some, None].astype(np.float32)
+            first, largest = joint.argmax(axis=0), joint.max(axis=0)
+            better = largest > most
+            guess[better], most[better] = start + first[better], largest[better]
+        return guess, most
 
     def sample_documents(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
@@ -162,9 +181,11 @@ class Peer(Mechanism):
         drawn = rng.integers(size, size=len(ids)).astype(np.int32)
         order = np.argsort(ids, kind="stable")
         bounds = np.searchsorted(ids[order], np.arange(size + 1))
-        for word in np.unique(ids[ids >= 0]):
-            begin, end = bounds[word : word + 2]
-            law = np.cumsum(self.rows[word], dtype=np.float64)
-            points = rng.random(end - begin) * law[-1]
-            drawn[order[begin:end]] = np.searchsorted(law, points, side="right")
+        words = np.unique(ids[ids >= 0])
+        for some in np.array_split(words, len(words) // BLOCK + 1):
+            for word, row in zip(some, self.rows(some), strict=True):
+                begin, end = bounds[word : word + 2]
+                law = np.cumsum(row, dtype=np.float64)
+                points = rng.random(end - begin) * law[-1]
+                drawn[order[begin:end]] = np.searchsorted(law, points, side="right")
         return np.minimum(drawn, size - 1)

@@ -373,7 +373,7 @@ def test_a_binding_tells_apart_all_that_draws_hang_on():
     made = [
         TEM(index, 2.0),
         TEM(index, 2.5),
-        TEM(index, 2.0, "uniform"),
+        TEM(index, 2.0, "zipf"),
         TEM(index, 2.0, gamma=0.9),
         TEM(index, 2.0, np.arange(36.0, 0.0, -1.0)),
         TEM(other, 2.0),
@@ -440,7 +440,7 @@ def test_a_statement_says_how_often_common_names_stay():
     points = np.random.default_rng(0).normal(size=(6, 4)) * 3
     index = Index.build(Vocabulary(names, points), "euclidean", k=6)
     for epsilon, share in ((50.0, "0.99"), (0.1, "0.25")):
-        stated = TEM(index, epsilon).statement.not_protected[0]
+        stated = TEM(index, epsilon, "zipf").statement.not_protected[0]
         assert f"half of 4 stay unchanged with probability {share}" in stated
 
 

@@ -141,7 +141,8 @@ def test_hostile_words_are_escaped(mechanism):
 def test_the_statement_stands_below_a_doc(index):
     text = sound(textpriv.render(doc_of(index)).html).text
     assert "epsilon 2 per unit of" in text
-    assert "Not protected: the number and order of documents, and of the tokens of each" in text
+    assert "Not protected: the 1 commonest words, which no recovery figure counts" in text
+    assert "the number and order of documents, and of the tokens of each" in text
 
 
 def test_several_documents_are_shown_one_after_the_other(index):
