@@ -31,7 +31,7 @@ from pairwise.statement import PrivacyStatement
 
 
 @dataclass(frozen=True)
-class Charge:
+class ChargedRelease:
     """One accepted release: its label and its event."""
 
     label: str
@@ -97,7 +97,7 @@ class PrivacyBudget:
         self.delta = float(delta)
         self.adjacency = Adjacency(adjacency)
         self.unit = str(unit)
-        self._final: tuple[Charge, ...] | None = None
+        self._final: tuple[ChargedRelease, ...] | None = None
         self._remove: Any = None
         if path is None:
             folder = tempfile.mkdtemp(prefix="pairwise-budget-")
@@ -182,9 +182,9 @@ class PrivacyBudget:
             connection.close()
 
     @staticmethod
-    def _read(connection: sqlite3.Connection) -> tuple[Charge, ...]:
+    def _read(connection: sqlite3.Connection) -> tuple[ChargedRelease, ...]:
         rows = connection.execute("SELECT label, event FROM charge ORDER BY number").fetchall()
-        return tuple(Charge(label, event_of_text(event)) for label, event in rows)
+        return tuple(ChargedRelease(label, event_of_text(event)) for label, event in rows)
 
     # -- use
 
@@ -251,7 +251,7 @@ class PrivacyBudget:
         return filtered_epsilon(compose(events), self.epsilon, self.delta)
 
     @property
-    def charges(self) -> tuple[Charge, ...]:
+    def charges(self) -> tuple[ChargedRelease, ...]:
         """All accepted releases, in order, by whatever process they were made."""
         if self._final is not None:
             return self._final

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pairwise.algorithms.auto import default_steps
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import clip_records, project_to_ball
-from pairwise.pairs.losses import AUCPairs
+from pairwise.pairs.losses import AUCPairs, PairBounds
 from pairwise.pairs.topology import random_matching
 
 if TYPE_CHECKING:
@@ -37,7 +37,12 @@ Batching = Literal["all pairs", "matching", "records"]
 # From here on a random matching per step replaces the sum over all pairs of the logistic loss.
 _MATCHING_FROM = 10_000
 
-_CUT = 0.5
+_CUT, _INTERCEPT = 0.5, 0.3  # of residuals, and β
+
+
+def record_bounds(n: int, d: int) -> PairBounds:
+    """Return the bounds of ``RecordSums``: half of what a replacement moves the sum by."""
+    return PairBounds(n, d + 1, "records", _CUT * math.hypot(1.0, _INTERCEPT), None)
 
 
 class RecordSums:
@@ -48,17 +53,13 @@ class RecordSums:
     X : (n, d) float64 array
         Records; clipped here to norm 1.
     positive : (n,) bool array
-    intercept : float, default=0.3
-        β.
     """
 
-    def __init__(self, X: Array, positive: NDArray[np.bool_], intercept: float = 0.3) -> None:
+    def __init__(self, X: Array, positive: NDArray[np.bool_]) -> None:
         z = clip_records(np.ascontiguousarray(X, dtype=np.float64), 1.0)
-        self.X = np.hstack((z, np.full((len(z), 1), intercept)))
+        self.X = np.hstack((z, np.full((len(z), 1), _INTERCEPT)))
         self.n, self.dimension = self.X.shape
         self.labels = np.where(positive, 0.5, -0.5)
-        # As of pairs: the bound of one gradient, and half of what a replacement moves the sum by.
-        self.pair_bound = self.pair_change = _CUT * math.hypot(1.0, intercept)
 
     def all_records(self, w: Array) -> Array:
         """Return the sum of all gradients, shape of ``w``."""
@@ -96,7 +97,7 @@ class DescentPlan:
 
 
 def plan_descent(
-    sums: AUCPairs | RecordSums,
+    bounds: PairBounds,
     mu: float,
     radius: float,
     *,
@@ -106,30 +107,28 @@ def plan_descent(
 
     Parameters
     ----------
-    sums : AUCPairs or RecordSums
-        Only its public bounds and n are read.
+    bounds : PairBounds
     mu : float
         What the run may cost.
     radius : float
     steps : int, optional
         Default: ``auto.default_steps``.
     """
-    n, p = sums.n, sums.dimension
+    n, p = bounds.n, bounds.dimension
     batching: Batching = "records"
-    if isinstance(sums, AUCPairs):
-        many = sums.loss == "logistic" and n > _MATCHING_FROM
+    if bounds.loss != "records":
+        many = bounds.loss == "logistic" and n > _MATCHING_FROM
         batching = "matching" if many else "all pairs"
+    sensitivity = 2.0 * bounds.change / n
     if batching == "matching":
-        sensitivity = sums.pair_change / (n // 2)
-    else:
-        sensitivity = 2.0 * sums.pair_change / n
+        sensitivity = bounds.change / (n // 2)
     if steps is None:
-        balance = (sums.pair_bound * mu / sensitivity) ** 2 / p
+        balance = (bounds.change * mu / sensitivity) ** 2 / p
         steps = default_steps(balance, records=batching == "records")
     noise = plan_gaussian(sensitivity, mu / math.sqrt(steps), p)
     # Twice the diameter: real gradients are well below their bound.
     path = 4.0 * radius
-    rate = path / math.sqrt(steps * (sums.pair_bound**2 + p * noise.sigma**2))
+    rate = path / math.sqrt(steps * (bounds.change**2 + p * noise.sigma**2))
     return DescentPlan(n, batching, int(steps), rate, radius, noise, noise.event(steps))
 
 

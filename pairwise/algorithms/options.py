@@ -6,7 +6,8 @@ algorithm, such as ``"gradient"``, means its options at their defaults.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from pairwise.errors import (
@@ -31,6 +32,16 @@ class Options:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields, as scikit-learn asks of what has parameters."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def changed(self: Self, changes: Mapping[str, Any]) -> Self:
+        """Return the options with some of them changed."""
+        known = self.get_params()
+        for name in changes:
+            if name not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for algorithm {self.name!r}. Valid parameters are: {sorted(known)!r}."
+                )
+        return replace(self, **changes)
 
     def __sklearn_clone__(self: Self) -> Self:
         return self
@@ -219,3 +230,32 @@ class Edges(Options):
                 raise InvalidParameterError(
                     f"{name} must be one of {', '.join(map(repr, allowed))}; found {getattr(self, name)!r}."
                 )
+
+
+# The algorithms of a ranking by their names. The rule of "auto" is algorithms.auto.
+ALGORITHMS: Mapping[str, Options] = {
+    "auto": Pointwise(),
+    **{
+        options.name: options
+        for options in (
+            Pointwise(),
+            Gradient(),
+            Statistics(),
+            OnPair(),
+            OffPair(),
+            SGDOutput(),
+            Ftrl(),
+        )
+    },
+}
+
+
+def options_of(algorithm: str | Options) -> Options:
+    """Return the options that an algorithm of a ranking means, or refuse it."""
+    if isinstance(algorithm, str) and algorithm in ALGORITHMS:
+        return ALGORITHMS[algorithm]
+    if type(algorithm) in map(type, ALGORITHMS.values()):
+        return algorithm  # type: ignore[return-value]
+    raise InvalidParameterError(
+        f"algorithm must be one of {', '.join(ALGORITHMS)}, or options such as Pointwise(); found {algorithm!r}."
+    )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
     from pairwise.noise.randomness import Randomness
-    from pairwise.pairs.losses import AUCPairs
+    from pairwise.pairs.losses import AUCPairs, PairBounds
 
 Array = NDArray[np.float64]
 
@@ -197,24 +197,19 @@ class LeaderPlan:
         return _Leader(make_sums, self, d, randomness)
 
 
-def plan_leader(
-    n: int, pair_change: float, pair_bound: float, size: int, radius: float, mu: float
-) -> LeaderPlan:
+def plan_leader(bounds: PairBounds, radius: float, mu: float) -> LeaderPlan:
     """Fix the first step, the noise of a release and the regulariser from public numbers.
 
     Parameters
     ----------
-    n : int
-        Horizon.
-    pair_change, pair_bound : float
-        D and G of the pair sums.
-    size : int
-        p, the number of coordinates of the parameter.
+    bounds : PairBounds
+        Of a table of n records, the horizon.
     radius : float
     mu : float
         What the stream may cost. The grid is at most 2^-10 Δ/√(releases·p), so that rounding in all releases together
         moves the stream by at most 2^-10 Δ more.
     """
+    n, size = bounds.n, bounds.dimension
     check_horizon(n)
     if n * size > _LARGEST_KEPT:
         raise InvalidParameterError(
@@ -223,7 +218,7 @@ def plan_leader(
         )
     first = max(2, int(_BURN_IN * n))
     releases = n - first + 1
-    sensitivity = pair_change * root_sensitivity(n, first)
+    sensitivity = bounds.change * root_sensitivity(n, first)
     noise = GaussianPlan(sensitivity, 0.0, size)
     if math.isfinite(mu):
         sigma = sensitivity * (1.0 + 2.0**-10) / mu * (1.0 + 1e-12)
@@ -231,7 +226,7 @@ def plan_leader(
         noise = GaussianPlan(sensitivity, sigma, size, once.grid, mu * mu / 2.0)
     # The usual regulariser of the leader: the root of the summed squares of what is added, noise included.
     growth = float(np.sum(root_coefficients(releases) ** 2))
-    spread = n * pair_bound**2 + size * noise.sigma**2 * growth
+    spread = n * bounds.change**2 + size * noise.sigma**2 * growth
     return LeaderPlan(n, first, math.sqrt(spread) / radius, radius, noise)
 
 

@@ -1,46 +1,38 @@
-"""``PrivateAUCClassifier``: plans of linear rankings. Scores and ``partial_fit`` are in ``estimators.ranking``."""
+"""``PrivateAUCClassifier``: a ranking in use, and its streams. The plans of its fits are in ``estimators.rankings``."""
 
 from __future__ import annotations
 
-import math
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 
-from pairwise.accounting.events import compose
 from pairwise.accounting.gaussian import release_mu
-from pairwise.algorithms.auto import default_radius, default_scale_share
-from pairwise.algorithms.coordinates import (
-    CoordinatePlan,
-    Coordinates,
-    plan_coordinates,
-)
-from pairwise.algorithms.descent import RecordSums, noisy_descent, plan_descent
-from pairwise.algorithms.moments import auc_direction, plan_moments, release_moments
-from pairwise.algorithms.options import (
-    Ftrl,
-    Gradient,
-    OffPair,
-    OnPair,
-    Options,
-    Pointwise,
-    SGDOutput,
-    Statistics,
-)
+from pairwise.algorithms.coordinates import Coordinates
+from pairwise.algorithms.options import Options, options_of
+from pairwise.algorithms.streams import PairStream
 from pairwise.errors import InvalidParameterError, check_share
 from pairwise.estimators.base import (
-    Plan,
+    PrivateEstimator,
+    declared_classes,
     keeps_state_on_error,
     refuse_fit_parameters,
 )
-from pairwise.estimators.perturbation import plan_output, plan_stream
-from pairwise.estimators.ranking import LinearRanking, is_online
+from pairwise.estimators.perturbation import plan_stream
+from pairwise.estimators.rankings import (
+    Ranking,
+    RankingTask,
+    check_two_classes,
+    is_online,
+    pair_sums,
+    parameter_radius,
+    stream_fit,
+    uncentred,
+)
 from pairwise.noise.randomness import Randomness
-from pairwise.noise.release import plan_choice
-from pairwise.pairs.clipping import clip_records
-from pairwise.pairs.losses import AUCPairs
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -49,13 +41,15 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+_PREFIX = "algorithm__"
+
 _LONG_RECORDS = (
     "by a private count, more than half of the records are longer than twice data_norm, and clipping leaves little of them. "
     "Scale by bounds that are public: PublicScaler(low, high, output_range=(-1, 1)) in front, and data_norm=its norm_bound_."
 )
 
 
-class PrivateAUCClassifier(LinearRanking):
+class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
     """A linear ranking with a high AUC, under differential privacy (replace-one).
 
     Parameters
@@ -115,16 +109,16 @@ class PrivateAUCClassifier(LinearRanking):
     ((400,), 2.0, 0.0026...)
     """
 
-    _algorithms: ClassVar[dict[str, Options]] = {
-        "auto": Pointwise(),  # its rule is algorithms.auto
-        "pointwise": Pointwise(),
-        "gradient": Gradient(),
-        "statistics": Statistics(),
-        "onpairstrc": OnPair(),
-        "offpairstrc": OffPair(),
-        "sgd-output": SGDOutput(),
-        "ftrl": Ftrl(),
-    }
+    # Stays open between calls of partial_fit.
+    _stream: PairStream | None = None
+
+    classes_: NDArray[Any]
+    centre_: Array
+    scale_: float
+    basis_: Array | None
+    coef_: Array
+    intercept_: Array
+    threshold_: float | None
 
     def __init__(
         self,
@@ -149,10 +143,23 @@ class PrivateAUCClassifier(LinearRanking):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
         tags.classifier_tags.multi_class = False
         return tags
 
-    # -- fitting
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters; ``algorithm__<option>`` sets an option of the algorithm, also of one given by name.
+
+        Parameters
+        ----------
+        **params : dict
+        """
+        nested = {k: params.pop(k) for k in list(params) if k.startswith(_PREFIX)}
+        super().set_params(**params)
+        if nested:
+            changes = {name.removeprefix(_PREFIX): value for name, value in nested.items()}
+            self.algorithm = options_of(self.algorithm).changed(changes)
+        return self
 
     @keeps_state_on_error
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateAUCClassifier:
@@ -173,169 +180,170 @@ class PrivateAUCClassifier(LinearRanking):
         """
         refuse_fit_parameters(refused)
         table, labels = self._check_table(X, y)
-        self._options.check()
+        options = options_of(self.algorithm)
+        options.check()
         check_share(threshold_share=self.threshold_share)
-        n, d = table.shape
+        n = len(table)
         delta = self._check_settings(n)
         self.classes_ = self._check_classes(labels)
-        self._check_two_classes()
-        positive = np.asarray(labels == self.classes_[1])
+        check_two_classes(self.classes_)
         randomness = Randomness(self.random_state)
-        mu = release_mu(float(self.epsilon), delta)
-        share = float(self.threshold_share)
-        choice = plan_choice(1.0, mu * math.sqrt(share)) if share else None
-        self._begin(d)
-        plan = self._plan(table, positive, mu, randomness)
-        if choice is not None:
-            plan = self._with_threshold(plan, choice, table, positive, randomness)
+        task = RankingTask(
+            options,
+            table,
+            np.asarray(labels == self.classes_[1]),
+            float(self.data_norm),
+            release_mu(float(self.epsilon), delta),
+            float(self.threshold_share),
+            randomness,
+        )
+        ranking = self._execute(task.plan(), delta, randomness, n)
         self._end_stream()
-        self._store(self._execute(plan, delta, randomness, n))
+        self._store(ranking)
+        if ranking.coordinates.mostly_long:
+            # Computed from what was released, so that the warning reveals nothing more.
+            warnings.warn(_LONG_RECORDS, UserWarning, stacklevel=3)
         return self
 
-    # -- plans
-
-    def _plan(
-        self,
-        table: Array,
-        positive: NDArray[np.bool_],
-        mu: float,
-        randomness: Randomness,
-    ) -> Plan:
-        options = self._options
-        if isinstance(options, Gradient | Pointwise):
-            return self._plan_descent(options, table, positive, mu, randomness)
-        if isinstance(options, Statistics):
-            return self._plan_statistics(options, table, positive, mu, randomness)
-        left = mu * math.sqrt(1.0 - float(self.threshold_share))
-        n, d = table.shape
-        radius, R = self._radius(left, n, d), float(self.data_norm)
-        if is_online(self):
-            stream = plan_stream(options, n, d, R, radius, left)
-
-            def run() -> Array:
-                opened = stream.open(self._pair_sums, d, randomness)
-                opened.receive(table, positive)
-                return opened.released
-
-            return self._stream_plan(stream, run)
-        sums = self._pair_sums(table, positive)
-        return plan_output(options, sums, radius, left, randomness)
-
-    def _plan_descent(
-        self,
-        options: Gradient | Pointwise,
-        table: Array,
-        positive: NDArray[np.bool_],
-        mu: float,
-        randomness: Randomness,
-    ) -> Plan:
-        n, d = table.shape
-        spent, coordinates = self._plan_coordinates(options, n, d, mu)
-        left = mu * math.sqrt(1.0 - spent)
-
-        def sums_of(records: Array, labels: NDArray[np.bool_]) -> AUCPairs | RecordSums:
-            if isinstance(options, Pointwise):
-                return RecordSums(records, labels)
-            return AUCPairs(records, labels, options.loss)
-
-        # Sensitivity, steps and noise are planned for records of norm 1 and do not depend on the released scale.
-        unit = sums_of(np.zeros((1, d)), np.zeros(1, dtype=bool))
-        unit.n = n
-        first = [] if coordinates is None else coordinates.events()
-        radius = self._radius(left, n, d) * float(self.data_norm)
-        steps = plan_descent(unit, left, radius, steps=options.steps)
-
-        def run() -> Array:
-            found = self._coordinates(coordinates, table, randomness)
-            z = found.of(clip_records(table, float(self.data_norm)))
-            # The intercept, where there is one, is no part of a ranking.
-            return found.pull_back(noisy_descent(sums_of(z, positive), steps, randomness)[:d])
-
-        what = "pointwise" if isinstance(options, Pointwise) else f"pairwise ({options.loss})"
-        described = "" if coordinates is None else coordinates.description
-        return Plan(
-            event=compose([*first, steps.event]),
-            sensitivity=steps.noise.sensitivity,
-            run=run,
-            mechanism=f"noisy {what} gradient descent ({steps.batching}, {steps.steps} steps{described})",
-            proof=_head_of("descent", coordinates),
-        )
-
-    def _radius(self, mu: float, n: int, d: int) -> float:
-        """Return the radius of the parameter ball, in the units of the records."""
-        options = self._options
-        given = getattr(options, "radius", None)
-        if given is not None:
-            return float(given)
-        R = float(self.data_norm)
-        if isinstance(options, Ftrl) and math.isfinite(mu):
-            # In so small a ball the loss is nearly linear and its minimiser the difference of the class means, which is
-            # what noisy sums of gradients can find. The best of four radii on synthetic tables.
-            return 0.25 / R
-        return default_radius(mu, n, d, 30.0 if isinstance(options, Pointwise) else 60.0) / R
-
-    def _plan_coordinates(
-        self, options: Gradient | Pointwise | Statistics, n: int, d: int, mu: float
-    ) -> tuple[float, CoordinatePlan | None]:
-        """Return the share of μ² that is spent beside the learning, and the private coordinates, if any."""
-        share, centre = float(self.threshold_share), float(options.centre_share)
-        if centre == 0:
-            return share, None
-        scale = 0.0
-        if isinstance(options, Pointwise):
-            given = options.scale_share
-            scale = default_scale_share(mu, n, d) if given is None else float(given)
-        spent = share + centre + scale
-        if not spent < 1:
-            raise InvalidParameterError(
-                f"threshold_share, centre_share and scale_share must be below 1 together; found {spent:.3g}. Leave a part "
-                "for the ranking."
-            )
-        return spent, plan_coordinates(n, d, float(self.data_norm), mu, centre, scale)
-
-    def _coordinates(
-        self, plan: CoordinatePlan | None, table: Array, randomness: Randomness
-    ) -> Coordinates:
-        """Release the coordinates, and keep what records are clipped around."""
-        if plan is None:
-            return Coordinates(self.centre_, self.scale_)
-        found = plan.release(table, randomness)
+    def _store(self, ranking: Ranking) -> None:
+        found = ranking.coordinates
         self.centre_, self.scale_, self.basis_ = found.centre, found.scale, found.basis
-        if found.mostly_long:
-            # Computed from what was released, so that the warning reveals nothing more.
-            warnings.warn(_LONG_RECORDS, UserWarning, stacklevel=7)
-        return found
+        self.threshold_ = ranking.threshold
+        self.coef_ = np.array(ranking.w, dtype=np.float64).reshape(1, -1)
+        around = float(self.centre_ @ self.coef_[0])
+        self.intercept_ = np.array([-around - float(self.threshold_ or 0.0)])
 
-    def _plan_statistics(
-        self,
-        options: Statistics,
-        table: Array,
-        positive: NDArray[np.bool_],
-        mu: float,
-        randomness: Randomness,
-    ) -> Plan:
-        n, d = table.shape
-        spent, coordinates = self._plan_coordinates(options, n, d, mu)
-        release = plan_moments(mu * math.sqrt(1.0 - spent), d, 2)
+    def __getattr__(self, name: str) -> Any:
+        if name == "predict_proba":
+            raise AttributeError(
+                "a ranking has no probabilities, so there is no predict_proba. Rank by decision_function; for probabilities "
+                "calibrate its scores on records that are public, or whose use is charged to the same budget."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-        def run() -> Array:
-            found = self._coordinates(coordinates, table, randomness)
-            z = found.of(clip_records(table, float(self.data_norm)))
-            moments = release_moments(z, positive.astype(np.int64), 2, release, randomness)
-            return found.pull_back(auc_direction(moments))
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return scores, shape (n,), of records clipped as in training; larger means the positive class.
 
-        described = "" if coordinates is None else coordinates.description
-        first = [] if coordinates is None else coordinates.events()
-        return Plan(
-            event=compose([*first, release.noise.event()]),
-            sensitivity=release.noise.sensitivity,
-            run=run,
-            mechanism=f"Gaussian release of class sums, counts and second moment{described}; square-loss AUC from it",
-            proof=_head_of("moments", coordinates),
-        )
+        Of a record that no clipping shortens, ``coef_ @ x + intercept_``.
+        """
+        records = self._check_records(X)
+        coordinates = Coordinates(self.centre_, self.scale_, self.basis_)
+        scores = Ranking(self.coef_[0], coordinates, float(self.data_norm)).scores(records)
+        return scores - float(self.threshold_ or 0.0)
 
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the positive class where the score is above the threshold that was paid for, shape (n,).
 
-def _head_of(module: str, coordinates: CoordinatePlan | None) -> str:
-    """Return where the sensitivities are proved."""
-    proof = f"head of pairwise.algorithms.{module}"
-    return proof if coordinates is None else f"{proof}; head of pairwise.algorithms.coordinates"
+        Raises
+        ------
+        InvalidParameterError
+            After a fit with ``threshold_share=0``.
+        """
+        scores = self.decision_function(X)
+        if self.threshold_ is None:
+            raise InvalidParameterError(
+                "predict needs a threshold, and threshold_share=0 paid for none. Rank by decision_function, or fit with a "
+                "threshold_share above 0."
+            )
+        return np.asarray(self.classes_[(scores > 0).astype(int)])
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the AUC of the ranking on ``(X, y)``, and not an accuracy: a ranking is learned, a threshold only added.
+
+        Exact, so for labels that may be shown; ``private_auc_score`` is for those that may not.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+        y : (n,) array-like
+            Both classes.
+        sample_weight : (n,) array-like, optional
+            Of the records that are scored on; nothing is learned here.
+        """
+        from sklearn.metrics import roc_auc_score
+
+        scores = self.decision_function(X)
+        labels = np.asarray(y)
+        if len(np.setdiff1d(labels, self.classes_)):
+            raise InvalidParameterError(
+                "y holds labels that the ranking was not given, or of another type. Score on the labels that it was fitted "
+                "for."
+            )
+        positive = labels == self.classes_[1]
+        return float(roc_auc_score(positive, scores, sample_weight=sample_weight))
+
+    # -- streams
+
+    @available_if(lambda self: is_online(options_of(self.algorithm)))
+    @keeps_state_on_error
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, **refused: Any
+    ) -> PrivateAUCClassifier:
+        """Take further records of a stream, one at a time in order, and release the parameter after each.
+
+        The first call fixes the noise for ``horizon`` records and charges all of it. The estimator holds the raw records
+        while it learns; pickling it drops them, and with them the stream.
+
+        Parameters
+        ----------
+        X : (m, d) array-like
+        y : (m,) array-like
+        classes : array-like, optional
+            The labels, public, for the first call. Without them and without the parameter ``classes`` they are read
+            from the first batch, and the statement says so.
+        """
+        refuse_fit_parameters(refused)
+        first = getattr(self, "_stream", None) is None
+        if first and hasattr(self, "n_streamed_"):
+            raise InvalidParameterError(
+                "this stream was closed by pickling or copying, which drop the raw records. Start again with a new "
+                "estimator and a new budget."
+            )
+        table, labels = self._check_table(X, y, reset=first, few=True)
+        if first:
+            given = classes if self.classes is None else self.classes
+            self.classes_ = np.unique(labels) if given is None else declared_classes(given)
+            self._classes_read = given is None
+        if len(np.setdiff1d(labels, self.classes_)):
+            raise InvalidParameterError(
+                "y holds labels that are not among the classes of this stream. List every label that may occur in classes."
+            )
+        if first:
+            self._stream = self._open_stream(*table.shape)
+        stream = self._stream
+        assert stream is not None
+        stream.receive(table, labels == self.classes_[1])
+        self.n_streamed_ = stream.seen
+        around_origin = uncentred(table.shape[1], float(self.data_norm))
+        self._store(Ranking(stream.released, around_origin, float(self.data_norm), 0.0))
+        return self
+
+    def _open_stream(self, m: int, d: int) -> PairStream:
+        options = options_of(self.algorithm)
+        options.check()
+        horizon = options.horizon  # type: ignore[attr-defined]
+        if horizon is None or horizon < m:
+            raise InvalidParameterError(
+                f"partial_fit needs horizon, the largest number of records that will ever come, at least {m}; found "
+                f"{horizon!r}. The noise is fixed by it. Or call fit on the whole table."
+            )
+        delta = self._check_settings(horizon)
+        check_two_classes(self.classes_)
+        randomness = Randomness(self.random_state)
+        mu = release_mu(float(self.epsilon), delta)
+        R = float(self.data_norm)
+        radius = parameter_radius(options, R, mu, horizon, d)
+        planned = plan_stream(options, horizon, d, R, radius, mu)
+        # Of the settings that the noise was planned for, whatever is set while the stream goes on.
+        sums = pair_sums(options, R)
+        plan = stream_fit(options, planned, lambda: planned.open(sums, d, randomness))
+        return self._execute(plan, delta, randomness, horizon)
+
+    def _end_stream(self) -> None:
+        """Forget a stream: what was fitted since is no part of it, and the next ``partial_fit`` opens another one."""
+        self._stream = None
+        self.__dict__.pop("n_streamed_", None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Raw records and the noiseless iterate must not travel with the model.
+        return {k: v for k, v in super().__getstate__().items() if k != "_stream"}

@@ -73,7 +73,7 @@ _FITS: Counter[str] = Counter()
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitPlan:
     """A private fit decided in advance. It holds no data; ``run`` closes over them.
 
     Attributes
@@ -298,7 +298,7 @@ class PrivateEstimator(BaseEstimator):
 
     # -- charge, run, state
 
-    def _execute(self, plan: Plan, delta: float, randomness: Randomness, n: int) -> Any:
+    def _execute(self, plan: FitPlan, delta: float, randomness: Randomness, n: int) -> Any:
         """Charge the plan, run it, and set ``statement_``, ``privacy_event_`` and what ``sensitivity`` returns.
 
         ``n`` is how many terms a sum has at most.
@@ -327,7 +327,7 @@ class PrivateEstimator(BaseEstimator):
                 stacklevel=5,
             )
 
-    def _record(self, plan: Plan, delta: float, randomness: Randomness, n: int) -> None:
+    def _record(self, plan: FitPlan, delta: float, randomness: Randomness, n: int) -> None:
         self.privacy_event_ = plan.event
         self._sensitivity_ = float(plan.sensitivity)
         epsilon = epsilon_of(plan.event, delta)

@@ -18,7 +18,7 @@ from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.contrastive import DriftDescent, clipped_gradient_sum, orthonormal_rows
 from pairwise.algorithms.options import Edges
 from pairwise.errors import InvalidPairsError, check_whole
-from pairwise.estimators.base import Plan, keeps_state_on_error, refuse_fit_parameters
+from pairwise.estimators.base import FitPlan, keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.metric import MahalanobisMetric
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
@@ -162,7 +162,7 @@ class DPPMetricLearner(MahalanobisMetric):
         delta: float,
         graph: PairGraph | None,
         randomness: Randomness,
-    ) -> Plan:
+    ) -> FitPlan:
         """Return the plan of descent on all pairs.
 
         kappa clipped gradients move the sum by at most kappa times the clip, twice that where pairs change in place.
@@ -197,11 +197,11 @@ class DPPMetricLearner(MahalanobisMetric):
 
     def _described(
         self, event: DpEvent, moved: float, run: Callable[[], Array], graph: PairGraph | None
-    ) -> Plan:
+    ) -> FitPlan:
         """Return the plan with what its statement says."""
         options, kappa = self._options, self.kappa_
         declared = f"kappa = {kappa} was declared without looking at the pairs"
-        return Plan(
+        return FitPlan(
             event=event,
             sensitivity=moved,
             run=run,

@@ -22,7 +22,7 @@ from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.moments import Moments, plan_moments, release_moments
 from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole, finite_numbers
 from pairwise.estimators.base import (
-    Plan,
+    FitPlan,
     PrivateEstimator,
     keeps_state_on_error,
     refuse_fit_parameters,
@@ -263,7 +263,7 @@ class PrivateMetricLearner(MahalanobisMetric):
             moments = release_moments(z, codes, len(self.classes_), release, randomness)
             return discriminant_metric(moments, self.n_components)
 
-        plan = Plan(
+        plan = FitPlan(
             event=release.noise.event(),
             sensitivity=release.noise.sensitivity,
             run=run,

@@ -9,11 +9,11 @@ import numpy as np
 from pairwise.algorithms import giga, sgd, streams
 from pairwise.algorithms.options import Ftrl, OffPair, OnPair, Options, SGDOutput
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import Plan
+from pairwise.estimators.base import FitPlan
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
-from pairwise.pairs.losses import AUCPairs
+from pairwise.pairs.losses import AUCPairs, pair_bounds
 
 # SGD compares every record of a block with all earlier ones; only the hinge has a way round that.
 _LARGEST_COMPARED = 20_000
@@ -23,18 +23,17 @@ def plan_stream(
     options: Options, n: int, d: int, data_norm: float, radius: float, mu: float
 ) -> giga.OnlinePlan | streams.LeaderPlan:
     """Return the noise of a stream of at most ``n`` records with ``d`` features."""
-    nobody = np.zeros(1, dtype=bool)
-    sums = AUCPairs(np.zeros((1, d)), nobody, getattr(options, "loss", "logistic"), data_norm)
+    bounds = pair_bounds(n, d, getattr(options, "loss", "logistic"), data_norm)
     if isinstance(options, Ftrl):
-        return streams.plan_leader(n, sums.pair_change, sums.pair_bound, d, radius, mu)
-    L = cast(float, sums.smoothness)
+        return streams.plan_leader(bounds, radius, mu)
+    L = cast(float, bounds.smoothness)
     steps = giga.schedule(n, L, cast(OnPair, options).alpha, burn_in=True)
-    return giga.plan_online(steps, sums.pair_change, L, radius, mu)
+    return giga.plan_online(steps, bounds.change, L, radius, mu)
 
 
 def plan_output(
     options: Options, sums: AUCPairs, radius: float, mu: float, randomness: Randomness
-) -> Plan:
+) -> FitPlan:
     """Return the plan of a learner whose output alone gets noise: ``OffPair`` or ``SGDOutput``.
 
     Parameters
@@ -50,16 +49,16 @@ def plan_output(
     """
     if isinstance(options, SGDOutput):
         return _plan_sgd(options, sums, radius, mu, randomness)
-    L = cast(float, sums.smoothness)
+    L, change = cast(float, sums.bounds.smoothness), sums.bounds.change
     steps = giga.schedule(sums.n, L, cast(OffPair, options).alpha)
-    bound = giga.certified_sensitivity(steps, sums.pair_change, L, 2.0 * radius).average
+    bound = giga.certified_sensitivity(steps, change, L, 2.0 * radius).average
     noise = plan_gaussian(bound, mu, sums.dimension)
 
     def run() -> np.ndarray:
         average = giga.offline_giga(sums, steps, radius)
         return project_to_ball(noise.release(average, randomness), radius)
 
-    return Plan(
+    return FitPlan(
         event=noise.event(),
         sensitivity=bound,
         run=run,
@@ -70,8 +69,8 @@ def plan_output(
 
 def _plan_sgd(
     options: SGDOutput, sums: AUCPairs, radius: float, mu: float, randomness: Randomness
-) -> Plan:
-    n, L = sums.n, sums.smoothness
+) -> FitPlan:
+    n, L, change = sums.n, sums.bounds.smoothness, sums.bounds.change
     if n > _LARGEST_COMPARED and L is not None:
         raise InvalidParameterError(
             f"sgd-output compares all pairs with this loss; expected n <= {_LARGEST_COMPARED}, found {n}. "
@@ -84,19 +83,19 @@ def _plan_sgd(
     blocks = sgd.shuffled_blocks(n, passes, block, randomness)
     T = len(blocks)
     # The sum of all steps, public: a mean gradient that never turned would carry w that far.
-    rate = 10.0 * radius / sums.data_norm / T if options.rate is None else float(options.rate)
+    rate = 20.0 * radius / change / T if options.rate is None else float(options.rate)
     if L is not None and options.rate is None:
         rate = min(rate, 2.0 / L)
     smooth = L is not None and rate <= 2.0 / L
     involved = sgd.involvement(blocks, n)
-    bound = sgd.average_sensitivity(involved, T, rate, sums.pair_change, smooth=smooth)
+    bound = sgd.average_sensitivity(involved, T, rate, change, smooth=smooth)
     noise = plan_gaussian(min(bound, 2.0 * radius), mu, sums.dimension)
 
     def run() -> np.ndarray:
         average = sgd.blocked_sgd(sums, blocks, rate, radius)
         return project_to_ball(noise.release(average, randomness), radius)
 
-    return Plan(
+    return FitPlan(
         event=noise.event(),
         sensitivity=noise.sensitivity,
         run=run,

@@ -192,17 +192,16 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             budget=self.budget,
             random_state=randomness,
         )
-        self.best_estimator_ = found.result
-        self.best_params_, self.best_score_ = dict(settings[found.candidate]), found.score
-        self.privacy_event_ = found.event
+        self.best_estimator_, self.best_score_ = found.result, found.score
+        self.best_params_, self.privacy_event_ = dict(settings[found.candidate]), found.event
         learner = _learner(found.result, prefix)
         learners = [_learner(model, prefix) for model in models]
         self.statement_ = _for_all(found.statement, learner, learners, unpaid)
         learner.statement_, learner.privacy_event_ = self.statement_, self.privacy_event_
         learner.budget = None
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            if hasattr(self.best_estimator_, name):
-                setattr(self, name, getattr(self.best_estimator_, name))
+            if hasattr(found.result, name):
+                setattr(self, name, getattr(found.result, name))
         return self
 
     def __sklearn_tags__(self) -> Tags:

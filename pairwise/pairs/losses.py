@@ -9,6 +9,8 @@ stays convex, and has half of the bound. So one gradient is at most 2R long for 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -72,6 +74,41 @@ def check_loss(loss: str) -> None:
         )
 
 
+@dataclass(frozen=True)
+class PairBounds:
+    """Public bounds of the gradients of a table: all that a plan reads.
+
+    Attributes
+    ----------
+    n : int
+        Number of records.
+    dimension : int
+        Number of coordinates of a gradient.
+    loss : str
+    change : float
+        D, how far one gradient moves at most when a record in it is replaced; no gradient is longer.
+    smoothness : float or None
+        L, the Lipschitz constant of one gradient; None where it has a kink.
+    """
+
+    n: int
+    dimension: int
+    loss: str
+    change: float
+    smoothness: float | None
+
+
+def pair_bounds(n: int, d: int, loss: str = "logistic", data_norm: float = 1.0) -> PairBounds:
+    """Return the bounds of an AUC loss on records of norm R = ``data_norm``: D = 2R, and L = 4R² of the logistic loss.
+
+    All gradients of a pair have the form a(z - x) with 0 <= a <= 1, so two of them that share the record z differ by
+    ‖a x - b x' - (a - b) z‖ <= (a + b + |a - b|)R = 2 max(a, b) R when the label stays, and one of the two is zero when it
+    changes.
+    """
+    check_loss(loss)
+    return PairBounds(n, d, loss, 2.0 * data_norm, None if loss == "hinge" else 4.0 * data_norm**2)
+
+
 class AUCPairs:
     """Pair gradients of an AUC loss in w, shape (d,).
 
@@ -86,13 +123,7 @@ class AUCPairs:
 
     Attributes
     ----------
-    pair_bound : float
-        G = 2R, the largest gradient of one pair.
-    pair_change : float
-        How far the gradient of one pair moves when one of its records is replaced, at most. All gradients of a pair have
-        the form a(z - x) with 0 <= a <= 1, so two of them that share the record z differ by
-        ‖a x - b x' - (a - b) z‖ <= (a + b + |a - b|)R = 2 max(a, b) R <= G when the label stays, and one of the two is zero
-        when it changes.
+    bounds : PairBounds
     """
 
     def __init__(
@@ -102,18 +133,10 @@ class AUCPairs:
         loss: str = "logistic",
         data_norm: float = 1.0,
     ) -> None:
-        check_loss(loss)
-        self.loss = loss
-        self.data_norm = float(data_norm)
-        self.pair_bound = self.pair_change = 2.0 * self.data_norm
-        self.X = clip_records(np.ascontiguousarray(X, dtype=np.float64), self.data_norm)
-        self.n, self.dimension = self.X.shape
+        self.X = clip_records(np.ascontiguousarray(X, dtype=np.float64), float(data_norm))
+        self.loss, (self.n, self.dimension) = loss, self.X.shape
+        self.bounds = pair_bounds(self.n, self.dimension, loss, float(data_norm))
         self.positive = np.asarray(positive, dtype=bool)
-
-    @property
-    def smoothness(self) -> float | None:
-        """L, the Lipschitz constant of one pair's gradient; None of the hinge, which has a kink."""
-        return None if self.loss == "hinge" else 4.0 * self.data_norm**2
 
     def slope(self, margin: Array) -> Array:
         """Return the weight of single pairs, in [0, 1], at score differences."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.auto import default_radius
-from pairwise.algorithms.descent import RecordSums, noisy_descent, plan_descent
+from pairwise.algorithms.descent import RecordSums, noisy_descent, plan_descent, record_bounds
 from pairwise.algorithms.giga import certified_sensitivity, offline_giga, plan_online, schedule
 from pairwise.algorithms.sgd import (
     average_sensitivity,
@@ -26,7 +26,7 @@ from pairwise.algorithms.streams import plan_leader, root_coefficients, root_sen
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import PlannedRelease
-from pairwise.pairs.losses import LOSSES, AUCPairs
+from pairwise.pairs.losses import LOSSES, AUCPairs, pair_bounds
 
 
 def neighbours(seed: int, n: int = 6, d: int = 2):
@@ -61,25 +61,20 @@ def test_pointwise_sum_is_the_gradient_of_the_cut_square_loss():
 
 
 def test_plan_costs_what_was_asked():
-    sums = AUCPairs(np.zeros((1, 3)), np.zeros(1, bool))
-    sums.n = 60
-    plan = plan_descent(sums, release_mu(1.0, 1e-5), 1.0, steps=20)
+    plan = plan_descent(pair_bounds(60, 3), release_mu(1.0, 1e-5), 1.0, steps=20)
     assert 0.99 <= epsilon_of(plan.event, 1e-5) <= 1.0 + 1e-9
     assert plan.noise.sensitivity == pytest.approx(2 * 2.0 / 60)
 
 
 def test_steps_follow_the_budget_within_their_bounds():
-    sums = RecordSums(np.zeros((1, 3)), np.zeros(1, bool))
-    sums.n = 1000
-    assert [plan_descent(sums, mu, 1.0).steps for mu in (1e-3, 1e3)] == [10, 400]
+    bounds = record_bounds(1000, 2)
+    assert [plan_descent(bounds, mu, 1.0).steps for mu in (1e-3, 1e3)] == [10, 400]
     assert default_radius(1e-6, 100, 4, 30.0) == 0.25
     assert default_radius(math.inf, 100, 4, 30.0) == 20.0
 
 
 def test_large_tables_take_matchings_whose_pair_moves_once():
-    rng = np.random.default_rng(0)
-    sums = AUCPairs(rng.normal(size=(10_001, 2)), rng.random(10_001) < 0.5)
-    plan = plan_descent(sums, 1.0, 1.0, steps=1)
+    plan = plan_descent(pair_bounds(10_001, 2), 1.0, 1.0, steps=1)
     assert plan.batching == "matching"
     assert plan.noise.sensitivity == pytest.approx(2.0 / 5000)
 
@@ -88,7 +83,7 @@ def test_descent_without_noise_comes_near_the_minimum():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(200, 2)) / 3
     sums = AUCPairs(X, X[:, 0] > 0)
-    w = noisy_descent(sums, plan_descent(sums, math.inf, 5.0, steps=400), Randomness(0))
+    w = noisy_descent(sums, plan_descent(sums.bounds, math.inf, 5.0, steps=400), Randomness(0))
     assert abs(w[0]) > 10 * abs(w[1])
 
 
@@ -132,7 +127,7 @@ def test_horizons_without_meaning_are_refused():
         with pytest.raises(InvalidParameterError):
             schedule(n, 4.0, 1.0)
         with pytest.raises(InvalidParameterError):
-            plan_leader(n, 2.0, 2.0, 3, 1.0, 1.0)
+            plan_leader(pair_bounds(n, 3), 1.0, 1.0)
 
 
 # -- SGD
@@ -224,7 +219,7 @@ def test_no_record_moves_the_leader_past_its_sensitivity(n, data):
 @pytest.mark.parametrize("seed", range(3))
 def test_no_neighbour_moves_all_releases_of_the_leader_past_its_price(seed, monkeypatch):
     n, mu = 8, 0.7
-    plan = plan_leader(n, 2.0, 2.0, 2, 0.01, mu)
+    plan = plan_leader(pair_bounds(n, 2), 0.01, mu)
 
     def releases(table, past=None):
         seen = []
@@ -247,14 +242,14 @@ def test_no_neighbour_moves_all_releases_of_the_leader_past_its_price(seed, monk
 
 def test_leader_pays_for_the_rounding_of_all_its_releases():
     for n, size, mu in ((8, 2, 0.7), (1000, 30, 3.0)):
-        plan = plan_leader(n, 2.0, 2.0, size, 1.0, mu)
+        plan = plan_leader(pair_bounds(n, size), 1.0, mu)
         releases = n - plan.first + 1
         rounded = plan.noise.sensitivity + plan.noise.grid * math.sqrt(releases * size)
         assert rounded / plan.noise.sigma <= mu
 
 
 def test_stream_refuses_too_many_records_and_to_be_pickled():
-    plan = plan_leader(5, 2.0, 2.0, 2, 1.0, 1.0)
+    plan = plan_leader(pair_bounds(5, 2), 1.0, 1.0)
     stream = plan.open(lambda X, y: AUCPairs(X, y.astype(bool)), 2, Randomness(0))
     stream.receive(np.zeros((5, 2)), np.arange(5) % 2)
     with pytest.raises(InvalidParameterError, match="planned for 5"):

@@ -30,11 +30,10 @@ from pairwise import (
     UnsoundWarning,
 )
 from pairwise.accounting.accountant import epsilon_of
+from pairwise.algorithms.options import ALGORITHMS
 from pairwise.errors import InvalidPairsError, InvalidParameterError
 
 pytestmark = pytest.mark.filterwarnings("ignore::textpriv.statement.UnsoundWarning")
-
-ALGORITHMS = tuple(PrivateAUCClassifier._algorithms)
 
 
 def table(n: int = 400, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -116,15 +116,15 @@ def test_no_pair_passes_its_bound_and_no_replacement_its_change(seed, loss, norm
     sums = AUCPairs(X, labels, loss, norm)
     # Records 1 and 2 are two values of one record, paired with record 0.
     one, two = (sums.over(w, np.array([[0, k]])) for k in (1, 2))
-    assert np.linalg.norm(one) <= sums.pair_bound
-    assert np.linalg.norm(one - two) <= sums.pair_change
+    assert np.linalg.norm(one) <= sums.bounds.change
+    assert np.linalg.norm(one - two) <= sums.bounds.change
 
 
 def test_opposite_records_attain_the_bound():
     for loss in LOSSES:
         sums = AUCPairs(np.array([[3.0], [-3.0]]), np.array([False, True]), loss, 3.0)
         gradient = sums.over(np.zeros(1), np.array([[0, 1]]))
-        assert abs(gradient[0]) == pytest.approx(sums.pair_bound, rel=3e-6)
+        assert abs(gradient[0]) == pytest.approx(sums.bounds.change, rel=3e-6)
 
 
 @settings(max_examples=100)
@@ -134,7 +134,7 @@ def test_no_two_parameters_break_the_smoothness(seed, norm):
     sums = AUCPairs(rng.normal(size=(2, 3)) * norm, np.array([True, False]), "logistic", norm)
     v, w = rng.normal(size=(2, 3)) / norm
     apart = np.linalg.norm(sums.all_pairs(v) - sums.all_pairs(w))
-    assert apart <= sums.smoothness * np.linalg.norm(v - w) * (1 + 1e-9)
+    assert apart <= sums.bounds.smoothness * np.linalg.norm(v - w) * (1 + 1e-9)
 
 
 def test_losses_of_one_class_and_of_far_scores_are_finite():
@@ -144,7 +144,7 @@ def test_losses_of_one_class_and_of_far_scores_are_finite():
             assert not AUCPairs(X, labels, loss).all_pairs(np.full(3, 1e6)).any()
     far = AUCPairs(X, np.arange(9) < 4).all_pairs(np.full(3, 1e6))
     assert np.isfinite(far).all()
-    assert AUCPairs(X, np.arange(9) < 4, "hinge").smoothness is None
+    assert AUCPairs(X, np.arange(9) < 4, "hinge").bounds.smoothness is None
 
 
 def test_unknown_loss_is_refused():
