@@ -195,8 +195,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.best_estimator_ = found.result
         self.best_params_, self.best_score_ = dict(settings[found.candidate]), found.score
         self.privacy_event_ = found.event
-        learner = _learner(found.result, prefix)
-        learners = [_learner(model, prefix) for model in models]
+        learner, *learners = (_learner(model, prefix) for model in (found.result, *models))
         self.statement_ = _for_all(found.statement, learner, learners, unpaid)
         learner.statement_, learner.privacy_event_ = self.statement_, self.privacy_event_
         learner.budget = None
