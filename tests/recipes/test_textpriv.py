@@ -192,7 +192,7 @@ def test_the_benchmark_says_which_limits_are_met(data_dir, tmp_path, monkeypatch
     shown = run("benchmark", *options)
     assert (tmp_path / "b.md").read_text() == shown
     assert "| start | 7 s | at most 6 | **no** |" in shown
-    assert "words a second | at least 500,000 |" in shown
+    assert "words a second | at least 400,000 |" in shown
 
 
 def test_text_sets_that_cannot_be_fetched_name_the_option(tmp_path, monkeypatch):

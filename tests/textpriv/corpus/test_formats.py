@@ -471,6 +471,7 @@ def test_dictionary_columns_stay_so_without_values_of_rows_left_out(tmp_path):
     options = {"null": "fail", "on_error": "skip"}
     privatize_corpus(source, tmp_path / "b.parquet", Echo(), **options)
     read = pq.read_table(tmp_path / "b.parquet")
-    assert read["kind"].type == read["text"].type == pa.dictionary(pa.int32(), pa.string())
+    assert read["kind"].type == pa.dictionary(pa.int32(), pa.string())
+    assert read["text"].type == pa.string()
     assert read["kind"].to_pylist() == ["a", "b"]
     assert SECRET not in str(read["kind"].chunks)

@@ -188,7 +188,7 @@ def test_a_statement_shows_whether_it_is_proved_and_what_is_not_protected(mechan
     assert "boundproved" in text
     for each in (*statement.not_protected, *statement.assumptions, *statement.notes):
         assert "".join(each.split()) in text
-    assert "epsilon 2, delta 0 for" in repr(statement)
+    assert "epsilon 2 per unit of" in repr(statement)
     unproved = statement.extended(proved=False)
     assert "NOT PROVED" in unproved._repr_html_()
     assert "NOT PROVED" in repr(unproved)

@@ -41,7 +41,13 @@ class _ParquetWriter(RecordWriter):
         self._written = [n for n, name in enumerate(schema.names) if writes(name)]
         self._schema = pa.schema([types_alone(schema.field(n)) for n in self._written])
         fields = zip(self._schema, self._written, strict=True)
-        self._encoded = pa.schema([_encoded(each, self._reader.types[n]) for each, n in fields])
+        private = {self._reader.columns.index(name) for name in self._reader.texts}
+        self._encoded = pa.schema(
+            [
+                field if n in private else _encoded(field, self._reader.types[n])
+                for field, n in fields
+            ]
+        )
         self._writer = pq.ParquetWriter(out, self._encoded, compression="zstd")
         self._rows: list[pa.RecordBatch] = []
 
