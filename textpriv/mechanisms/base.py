@@ -171,9 +171,7 @@ class Mechanism(ABC):
     def emissions(
         self, released: NDArray[np.integer], words: NDArray[np.integer]
     ) -> NDArray[np.float64]:
-        """Return the probability of each drawn word of a document after candidates for its original, shape (D, K).
-
-        Attacks need it where the mechanism reads its context.
+        """Return the probability of each drawn word after candidates for its original, shape (D, K), for attacks in context.
 
         Parameters
         ----------
@@ -334,17 +332,15 @@ class Mechanism(ABC):
         doubtful = np.flatnonzero(is_content & ~sure & (bounds[1] > 0.5))
         step = -(-len(doubtful) // _LOOKED_AT) or 1
         kept = [word for word in doubtful[::step] if np.exp(self.log_prob(word)[word]) > 0.5]
-        count = int(sure.sum()) + step * len(kept)
         lines.append(
-            f"content words that stay{where} in more than half of their uses: {'about ' * (step > 1)}{count:,} of "
-            f"{int(is_content.sum()):,}"
+            f"content words that stay{where} in more than half of their uses: {'about ' * (step > 1)}"
+            f"{int(sure.sum()) + step * len(kept):,} of {int(is_content.sum()):,}"
         )
         return tuple(lines)
 
     def _stay_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return bounds on how often each word stays, quickly; None where there are none."""
-        law = self.exponential_law()
-        if law is not None:
+        if (law := self.exponential_law()) is not None:
             return stay_bounds(self.index, *law)
         exact = self.stay_probabilities()
         return None if exact is None else (exact, exact)
