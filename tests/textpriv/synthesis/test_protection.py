@@ -129,7 +129,7 @@ def test_noise_and_charge_are_those_of_the_stated_epsilon(cells):
     assert (1.0 - 2.0**-8) * mu**2 <= squares <= mu**2 * (1 + 1e-9)
     assert len(till.charges) == 1
     assert till.charges[0]["unit"] == synthesizer.statement_.unit == "one record"
-    charged = epsilon_of(till.charges[0]["event"], DELTA, "add/remove")
+    charged = epsilon_of(till.charges[0]["event"], DELTA)
     assert 0.999 * EPSILON <= charged <= EPSILON * (1 + 1e-9)
     for drawn in seen:
         assert isinstance(drawn.plan, GaussianPlan)
@@ -202,7 +202,7 @@ def test_sums_take_no_record_after_their_release():
 
 
 def test_a_budget_that_refuses_stops_before_any_noise():
-    with PrivacyBudget(0.5, DELTA, "add/remove") as budget:
+    with PrivacyBudget(0.5, DELTA) as budget:
         side = public()
         synthesizer = TextSynthesizer(
             EPSILON, DELTA, CLASSES, index=side.index, model=side.model, budget=budget
