@@ -202,7 +202,7 @@ def test_sums_take_no_record_after_their_release():
 
 
 def test_a_budget_that_refuses_stops_before_any_noise():
-    with PrivacyBudget(0.5, DELTA) as budget:
+    with PrivacyBudget(0.5, DELTA, "add/remove") as budget:
         side = public()
         synthesizer = TextSynthesizer(
             EPSILON, DELTA, CLASSES, index=side.index, model=side.model, budget=budget
