@@ -56,6 +56,18 @@ def test_some_replacement_attains_the_sensitivity_of_moments(weights):
     assert longest == pytest.approx(moment_sensitivity(weights), rel=1e-4)
 
 
+def test_moments_with_small_weight_on_sums_have_the_sharp_sensitivity():
+    for weights in ((0.1, 0.8, 0.6), (0.3, 0.7, 0.65)):
+        w1, _, w3 = np.array(weights) / np.linalg.norm(weights)
+        assert w1**2 < w3**2 / 2
+        worst = 0.0
+        # Two classes with orthogonal records, and one class at every angle of unit records.
+        for s in np.linspace(-1, 1, 2001):
+            worst = max(worst, 2 * w1**2 * (1 - s) + 2 * w3**2 * (1 - s * s))
+        worst = np.sqrt(max(2.0, worst))
+        assert worst <= moment_sensitivity(weights) <= worst * (1 + 1e-6)
+
+
 def test_release_is_the_exact_moments_plus_noise_of_the_stated_size():
     rng = np.random.default_rng(0)
     X, codes = rng.normal(size=(50, 2)) / 3, rng.integers(2, size=50)

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.utils._repr_html.estimator import estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pairwise
@@ -27,6 +29,7 @@ from pairwise import (
     PrivacyBudget,
     PrivateAUCClassifier,
     PrivateMetricLearner,
+    PublicScaler,
     UnsoundWarning,
 )
 from pairwise.accounting.accountant import epsilon_of
@@ -425,3 +428,35 @@ def test_refit_of_one_learner_warns_once_without_a_budget():
         for _ in range(3):
             model.fit(X, y)
     assert sum(each.category is UnsoundWarning for each in caught) == 1
+
+
+def test_preprocessor_of_a_fitted_metric_is_not_printed():
+    X, y = table()
+    secret = np.array([[77.625, 78.125, 79.375]])
+    metric = PrivateMetricLearner(epsilon=1.0, preprocessor=secret, classes=[0, 1]).fit(X, y)
+    pipeline = make_pipeline(PublicScaler(-2, 2, (-1.0, 1.0)), metric)
+    for shown in (repr(pipeline), estimator_html_repr(pipeline), repr(metric)):
+        assert "77.625" not in shown
+
+
+def test_statement_says_that_it_is_the_only_fit_and_that_nothing_was_scaled():
+    X, y = table()
+    model = PrivateAUCClassifier(epsilon=1.0, classes=[0, 1]).fit(X, y)
+    text = str(model.statement_)
+    assert "the only fit on these people" in text
+    assert "not scaled, filled or selected by anything learned from itself" in text
+    with PrivacyBudget(2.0) as budget:
+        model = model.set_params(budget=budget).fit(X, y)
+    assert "charged to the same budget" in str(model.statement_)
+
+
+def test_epsilon_has_no_default():
+    import inspect
+
+    for name in pairwise.__all__:
+        code = getattr(getattr(pairwise, name), "__init__", None)
+        if not inspect.isfunction(code):
+            continue
+        parameters = inspect.signature(code).parameters
+        if "epsilon" in parameters and name != "PublicFeatures":  # whose epsilon is the learner's
+            assert parameters["epsilon"].default is inspect.Parameter.empty, name
