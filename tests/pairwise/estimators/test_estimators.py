@@ -123,9 +123,16 @@ def test_more_records_than_rounding_covers_are_proved_in_real_numbers():
 def test_no_record_raises_where_numpy_is_set_to_raise(algorithm):
     # An error or a warning by one record's digits would tell of it.
     X, y = table(60)
-    X[0], X[1] = 1e-300, 1e300
+    X[0], X[1], X[2] = 1e-300, 1e300, 5e-324
     with np.errstate(all="raise"):
         auc(algorithm=algorithm, random_state=0).fit(X, y)
+
+
+def test_no_pair_raises_where_numpy_is_set_to_raise():
+    pairs, y = pairs_of(20)
+    pairs[0] *= 1e-200
+    with np.errstate(all="raise"):
+        DPPMetricLearner(1.0, 1e-3, 2, random_state=0).fit(pairs, y)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
