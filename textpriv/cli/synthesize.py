@@ -182,11 +182,18 @@ def _measured_and_written(
     index = measuring.index or ENGLISH
     with only_writer(place):
         output.check(read, others, force or sums.exists())
-        _measure_once(records, sums, index, measuring, force=force)
-        synthesizer = TextSynthesizer.load(sums, index=index)
-        if drawing.model is not None:
-            synthesizer.save(drawing.model)
-        told = _written(synthesizer, output, drawing, _seed_of(sums, drawing.seed))
+        try:
+            _measure_once(records, sums, index, measuring, force=force)
+            synthesizer = TextSynthesizer.load(sums, index=index)
+            if drawing.model is not None:
+                synthesizer.save(drawing.model)
+            told = _written(synthesizer, output, drawing, _seed_of(sums, drawing.seed))
+        except (TextprivError, OSError, KeyboardInterrupt, SystemExit):
+            if sums.exists():
+                say(
+                    f"The measurement is kept in {sums}: run the same command again to go on from it."
+                )
+            raise
         sums.unlink()
     return told, synthesizer, records.skipped
 

@@ -218,7 +218,9 @@ class Output:
             raise CorpusError(f"{lost} is read, and would be written over. Name another output.")
         if len({*map(os.path.realpath, files)}) < len(files):
             raise CorpusError("two outputs are the same file. Name each apart.")
-        for each in files if not is_url(self.name) else others:
+        if is_url(self.name):
+            local_path(self.name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in files:
             if not each.parent.is_dir():
                 raise CorpusError(f"Cannot write to {each}: its folder does not exist. Make it.")
         taken = [str(each) for each in others if each.exists()]
@@ -235,19 +237,17 @@ class Output:
         if is_stream(self.name):
             return self._write(records, sys.stdout.buffer)
         final, mode = local_path(self.name), 0o666 & ~umask()
-        final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        manifest = beside(final, "manifest.json")
-        with tempfile.TemporaryDirectory(prefix=".", dir=final.parent) as place:
-            made = Path(place, "new") if is_url(self.name) else final
-            if not is_url(self.name):
-                manifest.unlink(missing_ok=True)  # of an output that is replaced
+        made, manifest = final, beside(final, "manifest.json")
+        with contextlib.ExitStack() as stack:
+            if is_url(self.name):
+                place = stack.enter_context(tempfile.TemporaryDirectory(dir=final.parent))
+                made, manifest = Path(place, "new"), Path(place, "manifest")
+            manifest.unlink(missing_ok=True)  # of an output that is replaced
             with atomic_write(made, mode=mode) as raw:
                 count = self._write(records, raw)
             told = {"textpriv": __version__, "format": self.kind[0], "records": count}
             told |= {"bytes": made.stat().st_size, "sha256": sha256_file(made)}
             told["statement"] = statement.to_dict()
-            if is_url(self.name):
-                manifest = Path(place, "manifest")
             with atomic_write(manifest, mode=mode) as out:
                 out.write(json.dumps(told, indent=1).encode() + b"\n")
             if is_url(self.name):
