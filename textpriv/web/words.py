@@ -13,7 +13,7 @@ from textpriv.synthesis.features import Label
 from textpriv.synthesis.synthesizer import TextSynthesizer
 from textpriv.web.pages import content_policy, fill
 
-_SURE = 1.96  # standard errors on either side
+_SURE = 2.0  # standard errors on either side
 _DRAWN, _SHOWN, _LONGEST = 200, 3, 300  # texts, those of a class, characters
 _TOP = 20
 
