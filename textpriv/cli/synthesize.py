@@ -46,6 +46,17 @@ class MeasureOptions(Options):
         default="fail", help="At a bad record: stop, or leave it out."
     )
 
+    def check(self) -> None:
+        """Refuse a protection that is missing or has no meaning."""
+        if self.epsilon is None:
+            raise typer.BadParameter(
+                "give --epsilon: the protection of one record. It has no default; 1 is strong, 4 is weak"
+            )
+        if not 0 < self.epsilon < math.inf:
+            raise typer.BadParameter("--epsilon is a number above 0; 1 is strong, 4 is weak")
+        if self.author is None and self.records_per_author != 1:
+            raise typer.BadParameter("--records-per-author needs --author COLUMN")
+
     def classes(self) -> tuple[Any, ...]:
         """Return the declared labels; whole numbers where all of them are."""
         if (self.label_column is None) != (self.labels is None):
@@ -154,18 +165,11 @@ def _measured_and_written(
 
     if not source:
         raise typer.BadParameter("give the private records and the output, or --from MODEL")
-    if measuring.epsilon is None:
-        raise typer.BadParameter(
-            "give --epsilon: the protection of one record. It has no default; 1 is strong, 4 is weak"
-        )
-    if not 0 < measuring.epsilon < math.inf:
-        raise typer.BadParameter("--epsilon is a number above 0; 1 is strong, 4 is weak")
-    if measuring.author is None and measuring.records_per_author != 1:
-        raise typer.BadParameter("--records-per-author needs --author COLUMN")
     if is_stream(output.name) and drawing.model is None:
         raise typer.BadParameter(
             "a killed run goes on from its measurement, which a stream has no place for: add --model FILE"
         )
+    measuring.check()
     classes = measuring.classes()
     plan = plan_synthesis(
         source,

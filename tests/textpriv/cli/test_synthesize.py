@@ -125,6 +125,24 @@ def test_streams_at_both_ends_need_a_place_for_the_measurement(synthesize, tmp_p
     assert len(done.stdout.splitlines()) == 20
 
 
+def test_an_object_of_a_store_is_read_and_one_is_written(synthesize, monkeypatch, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    store = fsspec.filesystem("memory")
+    store.pipe("/synthesis/in.jsonl", b"".join(json.dumps(r).encode() + b"\n" for r in records()))
+    done = synthesize("memory://synthesis/in.jsonl", "memory://synthesis/out.jsonl")
+    assert done.exit_code == 0, done.stderr
+    assert len(store.cat("/synthesis/out.jsonl").splitlines()) == 20
+    assert store.exists("/synthesis/out.jsonl.manifest.json")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_json_has_the_statement_and_no_exact_count(synthesize, reviews, tmp_path):
+    told = json.loads(synthesize(reviews, tmp_path / "out.jsonl", "--json").stdout)
+    assert {*told} == {"output", "records", "model", "statement", "seed"}
+    assert (told["records"], told["statement"]["epsilon"]) == (20, 4.0)
+
+
 def test_whole_numbers_are_labels_that_stay_whole_numbers(synthesize, tmp_path):
     numbered = [{**row, "label": int(row["label"] == "pos")} for row in records()]
     path = write(tmp_path / "in.jsonl", numbered)
