@@ -230,6 +230,8 @@ def _measure_once(
     if kept_sums(sums, job, force):
         say("The measurement of the run that ended early is used. Nothing is measured again.")
         return
+    if force:
+        warn("--force measures again. Earlier measurements of the same people add their loss.")
     noisy = records.measure(measurement, index, measuring.workers)
     # Beside the sums is what the input is known by, so this file is private; the model that is kept is without.
     noisy.write(sums, vocabulary=side.fingerprint, job=job, seed=secrets.randbits(64))

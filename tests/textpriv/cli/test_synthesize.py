@@ -218,7 +218,9 @@ def test_a_second_run_over_an_output_says_that_its_loss_adds(
     assert refused.exit_code == 1
     assert "adds its loss to the first" in refused.stderr
     assert len(measured) == 1
-    assert synthesize(reviews, tmp_path / "out.jsonl", "--force").exit_code == 0
+    forced = synthesize(reviews, tmp_path / "out.jsonl", "--force")
+    assert forced.exit_code == 0
+    assert "add their loss" in forced.stderr
     assert len(measured) == 2
 
 
