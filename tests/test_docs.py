@@ -21,7 +21,11 @@ PAGES = sorted(
     if BLOCK.search(page.read_text(encoding="utf-8"))
 )
 # Pages that alternate between Python and commands, which run as well.
-ALTERNATING = ("docs/guide/private-reviews.md", "docs/guide/private-table.md")
+ALTERNATING = (
+    "docs/guide/private-reviews.md",
+    "docs/guide/private-table.md",
+    "docs/guide/synthesize.md",
+)
 COMMANDS_TOO = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # What pages of `pairwise` and recipes call their table or their index.
 PLACES = ("demo.idx", "glove.idx")

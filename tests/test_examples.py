@@ -19,6 +19,7 @@ RUNS = {
     "private_retrieval.py": ([], "cells asked for"),
     "privatize_dataset.py": (["INDEX"], "(5 stars)"),
     "spacy_pipeline.py": (["INDEX"], "2 sentences, 13 tokens"),
+    "synthesize_reviews.py": (["INDEX"], "Two data sets differ by one record"),
     "train_through_channel.py": (["INDEX"], "epsilon 8: accuracy"),
     "typed_spans.py": ([], "[PHONE]"),
 }

@@ -22,13 +22,13 @@ FOLDERS = {  # about so many lines of each folder of textpriv
     "tokenization": 1_000,
     "spans": 2_200,
     "pipeline": 1_060,
-    "corpus": 2_700,
+    "corpus": 3_000,
     "engines": 1_200,
     "ledger": 700,
     "guarantees": 1_600,
     "evaluation": 1_900,
     "web": 1_200,
-    "cli": 1_550,
+    "cli": 1_850,
 }
 CENTRAL = ("privatizer", "statement", "randomness", "run_key", "errors")
 
@@ -151,18 +151,18 @@ def rows() -> list[Row]:
     docs = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "mechanisms.md"]
     own = [ROOT / "textpriv" / f"{name}.py" for name in CENTRAL]
     return [
-        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 22_150),
+        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 22_850),
         *(Row(f"  {name}/", lines_of(f"textpriv/{name}"), most) for name, most in FOLDERS.items()),
         Row("textpriv/synthesis, lines", lines_of("textpriv/synthesis"), 1_800),
         Row("  privatizer.py to errors.py", sum(map(lines_of_file, own)), 1_300),
         Row("pairwise, lines", lines_of("pairwise"), 8_000),
-        Row("modules", len(modules()), 156),
+        Row("modules", len(modules()), 159),
         *map(largest, ("module", "function", "class", "parameters")),
         Row("tests, lines", lines_of("tests"), 26_000),
         Row("recipes, lines", lines_of("recipes"), 5_000),
         Row("documentation, words", words_of(*docs), 28_000),
         Row("README, lines", lines_of_file(ROOT / "README.md"), 150),
-        Row("commands of textpriv", commands(), 10),
+        Row("commands of textpriv", commands(), 11),
         Row("public names of textpriv", public_names("textpriv"), 23),
         Row("public names of pairwise", public_names("pairwise"), 22),
     ]

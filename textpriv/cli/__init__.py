@@ -1,1 +1,1 @@
-"""Command line: ten commands, their options, and what they print."""
+"""Command line: eleven commands, their options, and what they print."""

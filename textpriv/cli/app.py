@@ -26,6 +26,7 @@ from textpriv.cli.options import Options, flag
 from textpriv.cli.pages import playground, report
 from textpriv.cli.privatize import decode, privatize
 from textpriv.cli.start import demo, doctor
+from textpriv.cli.synthesize import synthesize
 
 app = typer.Typer(
     help="Make text private: replace each word with a randomly drawn one, under a proven guarantee.\n\n"
@@ -110,7 +111,10 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_COMMANDS = demo, index, choose, privatize, explain, certify, report, playground, decode, doctor
+_COMMANDS = (
+    *(demo, index, choose, privatize, synthesize, explain, certify),
+    *(report, playground, decode, doctor),
+)
 for _command in _COMMANDS:
     # Of these, 1 is a finding: a claim that does not hold, an installation that does not work.
     _failed = 2 if _command in (certify, doctor) else 1

@@ -141,12 +141,12 @@ class Plan:
             "columns": [release.read, release.labels_column, asdict(release.columns)],
             "bad records": [release.on_error, release.null],
             "part": release.part_records,
-            **{f"input {file.name}".rstrip(): _known_by(file.path) for file in self.files},
+            **{f"input {file.name}".rstrip(): known_by(file.path) for file in self.files},
         }
         return {"salt": salt, **{name: mark(value) for name, value in items.items()}}
 
 
-def _known_by(path: str) -> Any:
+def known_by(path: str) -> Any:
     """Return by what an input file is known: its SHA-256, or at a URL, which is slow to read, its size and both ends."""
     if not is_url(path):
         return sha256_file(Path(path))
@@ -184,7 +184,7 @@ def check_corpus(
             "This policy draws once for each person, such as one shift of all dates: name the column of authors "
             "(--author COLUMN), or take the policy tickets or chat."
         )
-    _check_headers(plan)
+    check_headers(plan)
     if is_stream(target):
         return plan
     final = local_path(target)
@@ -211,7 +211,7 @@ def check_corpus(
     return plan
 
 
-def _check_headers(plan: Plan) -> None:
+def check_headers(plan: Plan) -> None:
     """Refuse files that cannot be opened, and shards whose columns differ where that would copy new ones."""
     first: set[str] | None = None
     for number, file in enumerate(plan.files):

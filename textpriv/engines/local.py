@@ -15,13 +15,14 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing.connection import wait
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from textpriv.engines.batch import BatchRelease, Released, Rows, release_in_process, without_trace
 from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import CorpusError
 
 Job = TypeVar("Job")
+Value = TypeVar("Value")
 Result = Callable[[], Released]
 
 # In flight for each worker, as long as their texts are not longer than so many characters.
@@ -63,17 +64,45 @@ def in_order(
             yield job, partial(_result, future)
 
 
+def mapped(
+    jobs: Iterable[Any], work: Callable[[Any], Value], workers: int
+) -> Generator[Value, None, None]:
+    """Yield what some work makes of each job, in the order of the jobs; each of several workers has a copy of it."""
+    if workers == 1:
+        yield from map(work, jobs)
+        return
+    pending: deque[Future[Value]] = deque()
+    with _started(partial(_itself, work), workers) as pool:
+        for job in jobs:
+            with _told():
+                pending.append(pool.submit(_worked, job))
+            if len(pending) > 2 * workers:
+                yield _result(pending.popleft())
+        for future in pending:
+            yield _result(future)
+
+
 @contextlib.contextmanager
 def _pool(
     release: BatchRelease, settings: PrivatizerSettings, workers: int
 ) -> Iterator[ProcessPoolExecutor]:
-    # A forked worker has all that this process has loaded. Beside other threads it might find a lock closed for ever.
-    forks = sys.platform == "linux" and threading.active_count() == 1
+    forks = _forks()
     if forks:
         release.privatizer.warm()
     own = partial(release_in_process, settings, release.columns)
-    make = (lambda: release) if forks else own
-    context = multiprocessing.get_context("fork" if forks else "spawn")
+    with _started((lambda: release) if forks else own, workers) as pool:
+        yield pool
+
+
+def _forks() -> bool:
+    # A forked worker has all that this process has loaded. Beside other threads it might find a lock closed for ever.
+    return sys.platform == "linux" and threading.active_count() == 1
+
+
+@contextlib.contextmanager
+def _started(make: Callable[[], Any], workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Start workers, each of which does what ``make`` returns in it."""
+    context = multiprocessing.get_context("fork" if _forks() else "spawn")
     pool = ProcessPoolExecutor(workers, context, _begin, (make,))
     try:
         with warnings.catch_warnings():
@@ -86,7 +115,7 @@ def _pool(
         pool.shutdown(cancel_futures=True)
 
 
-def _result(future: Future[Released]) -> Released:
+def _result(future: Future[Value]) -> Value:
     with _told():
         return future.result()
 
@@ -103,11 +132,11 @@ def _told() -> Iterator[None]:
         ) from None
 
 
-# Makes the release of this worker: the one that a fork took over, or one from the settings, with the first rows.
-_make: Callable[[], BatchRelease]
+# Makes the work of this worker: the one that a fork took over, or one from the settings, with the first rows.
+_make: Callable[[], Any]
 
 
-def _begin(make: Callable[[], BatchRelease]) -> None:
+def _begin(make: Callable[[], Any]) -> None:
     """Prepare a worker process."""
     global _make
     # Ctrl-C reaches every process of the terminal; only the parent answers it.
@@ -130,3 +159,12 @@ def _end_with(sentinel: int) -> None:
 def _released(rows: Rows) -> Released:
     """Release rows in a worker; an error carries no private text back."""
     return without_trace(lambda rows: _make().rows(rows), rows)
+
+
+def _worked(job: Any) -> Any:
+    """Do the work of this worker; an error carries no private text back."""
+    return without_trace(_make(), job)
+
+
+def _itself(work: Any) -> Any:
+    return work

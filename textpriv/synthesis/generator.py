@@ -20,7 +20,7 @@ _CORPUS, _CLASS, _CELL = Prior(1.0, 1.0), Prior(0.5, 0.3), Prior(0.5, 0.3)
 _MATCHED = 4_000, 3_000  # texts drawn to match the corpus, and a row
 _LONGEST = 400  # words of a text that is drawn to match
 _DOUBT = 5.0  # texts with a word, below which their share says little
-_AT_ONCE = 5_000  # texts
+_AT_ONCE, _MOST_AT_ONCE = 5_000, 25_000  # texts
 _KEPT_MARK = KEPT - CLASSES.index("punctuation")
 _ENDS = frozenset((".", "!", "?"))
 
@@ -210,7 +210,7 @@ class Generator:
         """Yield batches of texts and the numbers of their classes, in random order."""
         tilts = self.tilts[1]
         while count > 0:
-            size = min(count, max(_AT_ONCE, count // 4))
+            size = min(count, max(_AT_ONCE, min(count // 4, _MOST_AT_ONCE)))
             count -= size
             rows = rng.choice(len(self.shares), size=size, p=self.shares)
             lengths = self._draw_lengths(size, rng)

@@ -233,14 +233,17 @@ class TextSynthesizer:
             Columns "label", "word", "tilt" (how much likelier the word is in the class than in all records, as a
             logarithm; without labels, than in the public model) and "standard_error".
         """
-        pandas = needs("pandas")
-        found = self._generator.apart
-        rows = []
+        names = ["label", "word", "tilt", "standard_error"]
+        return needs("pandas").DataFrame(self.words_apart(top), columns=names)
+
+    def words_apart(self, top: int = 20) -> list[tuple[Label, str, float, float]]:
+        """Return the rows of :meth:`words`."""
+        found, rows = self._generator.apart, []
         for number, label in enumerate(self.noisy_.classes):
-            for at in np.argsort(-found.tilts[number] / 1.0, kind="stable")[:top]:
+            for at in np.argsort(-found.tilts[number], kind="stable")[:top]:
                 word = self._side.words[at], float(found.tilts[number, at])
                 rows.append((label, *word, float(found.errors[number, at])))
-        return pandas.DataFrame(rows, columns=["label", "word", "tilt", "standard_error"])
+        return rows
 
     # Files
 

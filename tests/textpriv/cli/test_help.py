@@ -16,7 +16,7 @@ from textpriv.cli.app import app
 
 GROUP = typer.main.get_command(app)
 COMMANDS = ["certify", "choose", "decode", "demo", "doctor", "explain", "index", "playground"]
-COMMANDS += ["privatize", "report"]
+COMMANDS += ["privatize", "report", "synthesize"]
 JARGON = (
     r"\blaws?\b|got back|guessed back|lone words?|running words|tell apart|told apart|\banew\b|drawn alike|\bsurely\b"
     r"|\bby which\b|\bstands for\b|best attacker"
@@ -30,7 +30,7 @@ def helps(name):
     return [text, *(each.help or "" for each in command.params)]
 
 
-def test_there_are_ten_commands():
+def test_there_are_eleven_commands():
     assert sorted(GROUP.commands) == COMMANDS
 
 

@@ -1,0 +1,328 @@
+"""Synthesis over a corpus: records of files are summed and measured once, and new records are written as one file.
+
+The measurement is on the disk before any text is drawn. A run that was killed goes on from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from textpriv import __version__
+from textpriv.corpus import stores
+from textpriv.corpus.formats import corpus_format
+from textpriv.corpus.formats.csv import csv_row
+from textpriv.corpus.plan import Plan, beside, check_headers, known_by
+from textpriv.corpus.records import Batch, CorpusReader, compressed
+from textpriv.corpus.release import ColumnRule, Release
+from textpriv.corpus.report import Progress
+from textpriv.corpus.stores import is_stream
+from textpriv.engines.batch import Rows
+from textpriv.engines.local import mapped
+from textpriv.errors import CorpusError
+from textpriv.files import atomic_write, is_url, local_path, lost_by, sha256_file, umask
+from textpriv.statement import PrivacyStatement
+from textpriv.synthesis.features import Label
+from textpriv.synthesis.release import NoisySums
+from textpriv.synthesis.release import Release as Measurement
+from textpriv.synthesis.sums import Sums
+from textpriv.synthesis.synthesizer import PublicSide
+from textpriv.tokenization.encoder import without_halves
+
+_AT_ONCE = 4_000  # records that a worker adds at a time
+_LONG = 4 << 20  # characters, after which it is fewer
+_WRITTEN = 5_000  # records of a row group
+_UNKNOWN_LABEL = (
+    "expected one of the declared labels. Declare all of them (--labels), or correct this one."
+)
+
+NewRecords = Iterable[tuple[str, Label]]
+
+
+@dataclass
+class Records:
+    """The private records of some files, and how they are read.
+
+    Parameters
+    ----------
+    plan : Plan
+    classes : tuple of str or int
+        The declared labels; one for records without labels.
+    on_progress : callable, optional
+    """
+
+    plan: Plan
+    classes: tuple[Label, ...]
+    on_progress: Callable[[Progress], None] | None = None
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether they can be read only once."""
+        return any(is_stream(file.path) for file in self.plan.files)
+
+    def known_by(self) -> dict[str, Any]:
+        """Return what changes with the files; a stream is never known again. As private as the records."""
+        return {
+            f"input {file.name}".rstrip(): secrets.token_hex(16)
+            if is_stream(file.path)
+            else known_by(file.path)
+            for file in self.plan.files
+        }
+
+    def read(self, begin: float, end: float) -> Iterator[Rows]:
+        """Yield records in batches; progress goes from ``begin`` to ``end``."""
+        known = {str(label): label for label in self.classes}
+        documents = tokens = 0
+        self.skipped.clear()
+        for number in range(len(self.plan.files)):
+            reader = self.plan.reader(number)
+            for batch in reader:
+                self.skipped.update(bad.reason for bad in batch.bad)
+                yield self._labelled(reader, batch, known)
+                documents += len(batch)
+                tokens += sum(text.count(" ") + 1 for text in batch.texts)
+                if self.on_progress is not None:
+                    share = batch.fraction and self.plan.fraction(number, batch.fraction)
+                    done = None if share is None else begin + (end - begin) * share
+                    self.on_progress(Progress(documents, tokens, done))
+
+    @staticmethod
+    def _labelled(reader: CorpusReader, batch: Batch, known: Mapping[str, Label]) -> Rows:
+        """Return the records of a batch with declared labels."""
+        if batch.given.names is None:
+            return batch.given
+        found = [known.get(str(name)) for name in batch.given.names]
+        if None in found:
+            record = batch.positions[found.index(None)] + 1
+            raise CorpusError(f"{reader.name}, record {record}: {_UNKNOWN_LABEL}")
+        return batch.given._replace(names=found)
+
+    def measure(self, measurement: Measurement, index: str, workers: int) -> NoisySums:
+        """Sum the records, and return the sums with noise. Nothing is measured where a record is refused."""
+        first = Sums(measurement.space)
+        self._add(first, index, workers, (0.0, 1.0 if self.is_stream else 0.5))
+        # Topics need a second reading, which a stream has not.
+        space = first.space if self.is_stream else measurement.topics(first)
+        if space is not first.space:
+            first = Sums(space, first.key)
+            self._add(first, index, workers, (0.5, 1.0))
+        return measurement.noisy(first)
+
+    def _add(self, total: Sums, index: str, workers: int, share: tuple[float, float]) -> None:
+        jobs = _grouped(self.read(*share))
+        with contextlib.closing(mapped(jobs, _Adder(index, total.empty()), workers)) as parts:
+            for part in parts:
+                total.merge(part)
+
+
+class _Adder:
+    """Adds records to fresh sums; a worker has its own."""
+
+    def __init__(self, index: str, sums: Sums) -> None:
+        self._index, self._sums = index, sums
+
+    @cached_property
+    def _encoder(self) -> Any:
+        return PublicSide(self._index).encoder
+
+    def __call__(self, batches: list[Rows]) -> Sums:
+        sums = self._sums.empty()
+        for rows in batches:
+            texts = [each if each.isascii() else without_halves(each) for each in rows.texts[0]]
+            sums.add(self._encoder.encode(texts), rows.names, rows.authors)
+        return sums
+
+
+def _grouped(batches: Iterable[Rows]) -> Iterator[list[Rows]]:
+    """Yield batches in groups that are worth the way to a worker."""
+    group: list[Rows] = []
+    records = size = 0
+    for rows in batches:
+        group.append(rows)
+        records += len(rows.texts[0])
+        size += sum(map(len, rows.texts[0]))
+        if records >= _AT_ONCE or size >= _LONG:
+            yield group
+            group, records, size = [], 0, 0
+    if group:
+        yield group
+
+
+def plan_synthesis(
+    source: Sequence[str], text: str, label: str | None, author: str | None, **options: Any
+) -> Plan:
+    """Return the files of private records, opened once; ``options`` are fields of Release."""
+    # A label is read as the name of a record: text or a whole number, in every record.
+    release = Release(
+        text_column=text,
+        document_column=label,
+        author_column=author,
+        columns=ColumnRule(drop=("*",)),
+        null="fail",
+        **options,
+    )
+    # The output has a format of its own.
+    is_one = len(source) == 1 and not stores.is_pattern(source[0])
+    plan = Plan.of(source, source[0] if is_one and not stores.is_folder(source[0]) else "", release)
+    check_headers(plan)
+    return plan
+
+
+@dataclass(frozen=True)
+class Output:
+    """One file of new records.
+
+    Parameters
+    ----------
+    name : str
+        A path or URL whose extension shows the format, or "-" for JSON lines on standard output.
+    columns : tuple of str
+        The names of text and label; of the text alone without labels.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+
+    @cached_property
+    def kind(self) -> tuple[str, str | None]:
+        """Format and compression."""
+        format, compression = corpus_format(self.name)
+        if format == "text" and len(self.columns) > 1:
+            raise CorpusError(
+                f"{self.name}: a text file has no column for labels. Write jsonl, csv or parquet."
+            )
+        return format or "jsonl", compression
+
+    def check(self, read: Iterable[str | Path], others: Iterable[Path], replace: bool) -> None:
+        """Refuse an output that cannot be written, would replace what is read, or is there."""
+        self.kind  # noqa: B018 - refuses an unknown format
+        files = [*others]
+        if not is_stream(self.name):
+            final = local_path(self.name)
+            files += [final, beside(final, "manifest.json"), beside(final, "sums")]
+            if not is_url(self.name) and final.is_dir():
+                raise CorpusError(f"{self.name} is a folder. Name a file for the new records.")
+        if (lost := lost_by(files, read)) is not None:
+            raise CorpusError(f"{lost} is read, and would be written over. Name another output.")
+        if len({*map(os.path.realpath, files)}) < len(files):
+            raise CorpusError("two outputs are the same file. Name each apart.")
+        if is_url(self.name):
+            local_path(self.name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in files:
+            if not each.parent.is_dir():
+                raise CorpusError(f"Cannot write to {each}: its folder does not exist. Make it.")
+        taken = [str(each) for each in others if each.exists()]
+        if not is_stream(self.name) and stores.is_taken(self.name):
+            taken.append(self.name)
+        if taken and not replace:
+            raise CorpusError(
+                f"{taken[-1]} exists. A second measurement of the same people adds its loss to the first. Draw more from "
+                "the first one with --from MODEL, name other files, or measure again with --force."
+            )
+
+    def write(self, records: NewRecords, statement: PrivacyStatement) -> int:
+        """Write new records, whole or not at all, then the manifest; return how many."""
+        if is_stream(self.name):
+            return self._write(records, sys.stdout.buffer)
+        final, mode = local_path(self.name), 0o666 & ~umask()
+        made, manifest = final, beside(final, "manifest.json")
+        with contextlib.ExitStack() as stack:
+            if is_url(self.name):
+                place = stack.enter_context(tempfile.TemporaryDirectory(dir=final.parent))
+                made, manifest = Path(place, "new"), Path(place, "manifest")
+            manifest.unlink(missing_ok=True)  # of an output that is replaced
+            with atomic_write(made, mode=mode) as raw:
+                count = self._write(records, raw)
+            told = {"textpriv": __version__, "format": self.kind[0], "records": count}
+            told |= {"bytes": made.stat().st_size, "sha256": sha256_file(made)}
+            told["statement"] = statement.to_dict()
+            with atomic_write(manifest, mode=mode) as out:
+                out.write(json.dumps(told, indent=1).encode() + b"\n")
+            if is_url(self.name):
+                stores.put(made, self.name)
+                stores.put(manifest, f"{self.name}.manifest.json")
+        return count
+
+    def _write(self, records: NewRecords, raw: BinaryIO) -> int:
+        count, given = 0, iter(records)
+        with compressed(raw, self.kind[1]) as out, self._writer(out) as write:
+            while group := [*islice(given, _WRITTEN)]:
+                write(group)
+                count += len(group)
+        return count
+
+    @contextlib.contextmanager
+    def _writer(self, out: Any) -> Iterator[Callable[[list[tuple[str, Label]]], Any]]:
+        format, names = self.kind[0], self.columns
+        if format == "parquet":
+            with contextlib.ExitStack() as opened:
+                yield _Tables(names, out, opened).write
+            return
+        if format in ("csv", "tsv"):
+            out.write(csv_row([*names], _DELIMITERS[format], "\n"))
+        spelled = _SPELLED[format]
+        yield lambda group: out.write(b"".join(spelled(names, record) for record in group))
+
+
+class _Tables:
+    """Writes groups of records as row groups of a Parquet file; the first one shows the type of labels."""
+
+    def __init__(self, names: Sequence[str], out: Any, opened: contextlib.ExitStack) -> None:
+        self._names, self._out, self._opened = names, out, opened
+        self._file: Any = None
+
+    def write(self, group: list[tuple[str, Label]]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = map(list, zip(*group, strict=True))
+        table = pa.table(dict(zip(self._names, columns, strict=False)))
+        if self._file is None:
+            file = pq.ParquetWriter(self._out, table.schema, compression="zstd")
+            self._file = self._opened.enter_context(file)
+        self._file.write_table(table)
+
+
+def _json_line(names: Sequence[str], record: tuple[str, Label]) -> bytes:
+    content = dict(zip(names, record, strict=False))
+    return json.dumps(content, ensure_ascii=False).encode() + b"\n"
+
+
+def _text_line(names: Sequence[str], record: tuple[str, Label]) -> bytes:
+    return " ".join(record[0].splitlines()).encode() + b"\n"
+
+
+def _csv_line(delimiter: str) -> Callable[[Sequence[str], tuple[str, Label]], bytes]:
+    return lambda names, record: csv_row([*map(str, record[: len(names)])], delimiter, "\n")
+
+
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+_SPELLED = {name: _csv_line(each) for name, each in _DELIMITERS.items()}
+_SPELLED |= {"jsonl": _json_line, "text": _text_line}
+
+
+def kept_sums(path: Path, job: Mapping[str, Any], replace: bool) -> bool:
+    """Whether the measurement of a killed run is in a file; one that was made otherwise is refused or replaced."""
+    if not path.exists():
+        return False
+    _, header = NoisySums.read_file(path)
+    before = header.get("job", {})
+    changed = [name for name in {**before, **job} if before.get(name) != job.get(name)]
+    if changed and not replace:
+        raise CorpusError(
+            f"{path} has the measurement of a run that ended early, made otherwise (changed: {', '.join(changed[:5])}). "
+            f"Draw from it with --from {path}, or measure again with --force, which adds to the loss."
+        )
+    return not changed
