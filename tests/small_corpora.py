@@ -67,8 +67,9 @@ def run(
 ) -> CorpusReport:
     """Release a corpus under the key beside its output, or another one."""
     own = RunKey.beside(target) if key is None else RunKey.open(key)
-    epsilon = options.pop("epsilon", 4.0)
-    settings = PrivatizerSettings(str(index), options={"epsilon": epsilon}, run_key=own.secret)
+    chosen = {name: options.pop(name) for name in ("prior",) if name in options}
+    chosen["epsilon"] = options.pop("epsilon", 4.0)
+    settings = PrivatizerSettings(str(index), options=chosen, run_key=own.secret)
     options = {"part_records": 10, "batch_size": 7, "settings": settings, **options}
     return privatize_corpus(source, target, settings.build(), key=own, **options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -34,7 +35,7 @@ TEXTS = {
 NEEDS_SUDACHI = pytest.mark.skipif(
     find_spec("sudachipy") is None, reason="spaCy's Japanese needs sudachipy: spacy[ja]"
 )
-KEEPING = 1e4  # an epsilon at which every word of these vectors stays
+KEEPING = 1e4  # an epsilon at which every word of these vectors stays, but for a flat prior: one in a thousand changes
 
 
 @pytest.fixture(scope="module", params=["fr", "de", pytest.param("ja", marks=NEEDS_SUDACHI)])
@@ -56,11 +57,12 @@ def folder(language, tmp_path_factory):
     return place / "own.idx"
 
 
-def test_a_text_is_read_by_the_language_of_its_index(folder, language):
+def test_a_text_is_read_by_the_language_of_its_index(folder, language, monkeypatch):
     text = TEXTS[language][0]
-    privatizer = textpriv.Privatizer(textpriv.TEM(Index.load(folder), epsilon=KEEPING))
+    privatizer = textpriv.Privatizer(textpriv.TEM(Index.load(folder), KEEPING, "zipf"))
     assert privatizer.language == language
     assert privatizer.privatize(text) == text.lower()
+    monkeypatch.setattr("textpriv.one_call.default_mechanism", partial(textpriv.TEM, prior="zipf"))
     assert textpriv.privatize(text, epsilon=KEEPING, index=folder) == text.lower()
     read = privatizer.read(text)
     assert [token.text for token in spacy.blank(language)(text.lower())] == privatizer.release(
@@ -80,7 +82,7 @@ def test_a_word_behind_an_elided_article_is_found(folder, language):
 
 def test_the_command_line_follows_the_index_or_its_option(folder, language, tmp_path):
     text = TEXTS[language][0]
-    options = ["--index", str(folder), "--epsilon", str(KEEPING)]
+    options = ["--index", str(folder), "--epsilon", str(KEEPING), "--prior", "zipf"]
     run = ["privatize", "-", "-", *options]
     shown = CliRunner().invoke(app, run, input=text + "\n")
     assert shown.stdout == text.lower() + "\n"
@@ -108,7 +110,8 @@ def test_the_statement_names_a_language_that_is_not_english(folder, language):
 
 
 def test_a_pipeline_of_another_language_refuses_the_index(folder, language):
-    config = {"epsilon": KEEPING, "index": str(folder)}
+    chosen = {"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": KEEPING, "prior": "zipf"}
+    config = {"mechanism": chosen, "index": str(folder)}
     nlp = spacy.blank(language)
     nlp.add_pipe("textpriv", config=config)
     assert nlp(TEXTS[language][0]).text == TEXTS[language][0].lower()

@@ -64,6 +64,7 @@ TEXTS = [
     "... !!! ???",
 ]
 MECHANISM = {"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 1.0}
+KEEPING = {**MECHANISM, "epsilon": 1e6, "prior": "zipf"}  # every word of the vocabulary
 
 Doc.set_extension("origin", default=None, force=True)
 
@@ -697,9 +698,7 @@ def test_a_component_leaves_raw_words_in_memory_alone(folder, tmp_path):
 @both_forms
 @pytest.mark.parametrize("ruler", ["entity_ruler", "span_ruler"])
 def test_phrases_of_rulers_are_public(form, folder, tmp_path, ruler):
-    nlp = form(
-        folder, mechanism={**MECHANISM, "epsilon": 1e6}
-    )  # keeps every word of the vocabulary
+    nlp = form(folder, mechanism=KEEPING)
     nlp.add_pipe(ruler).add_patterns([{"label": "COMPLAINT", "pattern": "Chest pain"}])
     nlp.to_disk(tmp_path / "saved")
     for each in (nlp, spacy.load(tmp_path / "saved")):
@@ -713,7 +712,7 @@ def test_phrases_of_rulers_are_public(form, folder, tmp_path, ruler):
 def test_a_pattern_has_the_tokens_of_a_private_document(form, folder):
     nlp = form(
         folder,
-        mechanism={**MECHANISM, "epsilon": 1e6},
+        mechanism=KEEPING,
         policy={"unknown": "keep", "stopword": "keep"},
     )
     text = "The patient (zorblax-2)  didn't have\nchest pain."

@@ -57,7 +57,7 @@ def mechanism(index):
 @pytest.fixture(scope="module")
 def faithful(index):
     """So large an epsilon that every word of the vocabulary comes out as itself."""
-    return TEM(index, epsilon=400.0)
+    return TEM(index, epsilon=400.0, prior="zipf")
 
 
 @pytest.fixture(scope="module")

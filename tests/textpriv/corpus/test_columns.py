@@ -109,7 +109,9 @@ def test_a_null_text_is_kept_emptied_or_a_bad_record(tmp_path, kind, null):
 def test_nulls_of_one_of_two_columns_leave_the_others_where_they_are(index, tmp_path):
     given = [{"text": "bana", "body": None}, {"text": None, "body": "dena"}]
     source = write(tmp_path / "a.jsonl", given)
-    run(index, source, tmp_path / "b.jsonl", text_column=["text", "body"], epsilon=1e4)
+    run(
+        index, source, tmp_path / "b.jsonl", text_column=["text", "body"], epsilon=1e4, prior="zipf"
+    )
     assert read(tmp_path / "b.jsonl") == given
 
 
