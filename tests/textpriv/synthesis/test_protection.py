@@ -1,4 +1,4 @@
-"""What a measurement promises: no neighbour moves a release further than stated, and all that is kept follows from releases."""
+"""What a measurement promises: no neighbour moves a release further than stated; all that is kept follows from releases."""
 
 from __future__ import annotations
 
