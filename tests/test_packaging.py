@@ -84,12 +84,14 @@ def test_the_base_installation_asks_for_no_more_than_before(wheel):
 
 
 def test_two_lines_of_python_and_of_spacy_and_the_command_need_no_network(closed_network):
-    assert textpriv.privatize(TEXT, epsilon=60.0) == TEXT.lower()
+    # Seven words; which of them change is chance.
+    assert len(textpriv.privatize(TEXT, epsilon=60.0).split()) == 7
     nlp = spacy.blank("en")
     nlp.add_pipe("textpriv", config={"epsilon": 60.0})
-    assert nlp(TEXT).text == TEXT.lower()
+    assert len(nlp(TEXT)) == 8
     done = CliRunner().invoke(app, ["privatize", "-", "-", "--epsilon", "60"], input=TEXT + "\n")
-    assert done.stdout == TEXT.lower() + "\n"
+    assert done.exit_code == 0
+    assert len(done.stdout.split()) == 7
 
 
 # The image

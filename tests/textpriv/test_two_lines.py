@@ -12,9 +12,18 @@ from textpriv.errors import MechanismError, TextprivError, VocabularyError
 TEXT = "The patient was admitted with chest pain."
 
 
+def is_close(private: str) -> bool:
+    """Whether most words stay: a word leaves this epsilon with probability .001, so four of seven never do."""
+    words = private.removesuffix(".").split()
+    kept = sum(a == b for a, b in zip(words, TEXT.lower().removesuffix(".").split(), strict=True))
+    return kept >= 4
+
+
 def test_one_text_gives_one_and_several_give_a_list():
-    assert textpriv.privatize(TEXT, epsilon=60.0) == TEXT.lower()
-    assert textpriv.privatize(iter([TEXT, ""]), epsilon=60.0) == [TEXT.lower(), ""]
+    assert is_close(textpriv.privatize(TEXT, epsilon=60.0))
+    first, empty = textpriv.privatize(iter([TEXT, ""]), epsilon=60.0)
+    assert is_close(first)
+    assert empty == ""
     for given in ({"text": TEXT}, TEXT.encode()):
         with pytest.raises(TextprivError, match="a list or another iterable") as raised:
             textpriv.privatize(given, epsilon=60.0)

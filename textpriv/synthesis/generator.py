@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.language.ngrams import OTHER, START, NGrams
+from textpriv.language.ngrams import NGrams
 from textpriv.synthesis.features import EDGES, STEP, WORDS_PART, Space
 from textpriv.synthesis.release import NoisySums
 from textpriv.synthesis.shrinkage import Array, Prior, Tilts, shrunk
@@ -16,13 +16,16 @@ from textpriv.tokenization.batches import KEPT, RawBatch
 from textpriv.tokenization.detokenizer import Detokenizer
 from textpriv.tokenization.policy import CLASSES
 
-_CORPUS, _CLASS, _CELL = Prior(1.0, 1.0), Prior(0.5, 0.3), Prior(0.5, 0.3)
-_MATCHED = 4_000, 3_000  # texts drawn to match the corpus, and a row
+_CORPUS, _CLASS, _CELL = Prior(1.0, 1.0), Prior(0.3, 0.4), Prior(0.3, 0.4)
+_MATCHED, _ROUNDS = 4_000, 3  # texts that are drawn to match the corpus, and how often
 _LONGEST = 400  # words of a text that is drawn to match
 _DOUBT = 5.0  # texts with a word, below which their share says little
 _AT_ONCE, _MOST_AT_ONCE = 5_000, 25_000  # texts
 _KEPT_MARK = KEPT - CLASSES.index("punctuation")
-_ENDS = frozenset((".", "!", "?"))
+_ENDS = frozenset(".!?")  # of a sentence
+_MARKS = _ENDS.union(
+    ",;:"
+)  # that are drawn: of pairs, such as brackets, a model of three words closes few
 
 
 class Generator:
@@ -53,9 +56,9 @@ class Generator:
         rows = np.asarray(vectors, np.float64)
         rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         self._vectors = np.hstack([rows, np.ones((len(rows), 1))]) / np.sqrt(2.0)
-        spoken = np.ones(model.tokens)
-        spoken[[model.size + model.symbols.index(each) for each in (START, OTHER)]] = 0.0
-        spoken[-1] = 0.0  # other words
+        spoken = np.zeros(model.tokens)
+        spoken[: model.size] = 1.0
+        spoken[model.size : -1] = [each in _MARKS for each in model.symbols]
         self._model, self._spoken = model, spoken
 
     # What the released counts say
@@ -94,7 +97,7 @@ class Generator:
         sums = noisy.words.astype(np.float64) * (STEP / WORDS_PART)
         noise = (noisy.sigma * STEP / WORDS_PART) ** 2
         cells, classes = noisy.cells, len(noisy.classes)
-        alone, typical = self._means(np.zeros(self._model.size), _MATCHED[0], rng)
+        alone, typical = self._means(np.zeros(self._model.size), rng)
 
         def level(part: Array, expected: Array, blocks: int, prior: Prior) -> Tilts:
             # What one record adds for a word varies, too, as for counts: by about the sum times a typical entry.
@@ -103,7 +106,7 @@ class Generator:
 
         corpus = level(sums.sum(axis=0), self.count * alone, len(sums), _CORPUS).tilts
         wanted = alone * np.exp(corpus)
-        common = self._matched(corpus, wanted, _MATCHED[0], rng, rounds=3)
+        common = self._matched(corpus, wanted, rng)
         of_class: list[Tilts] = []
         rows = np.empty((len(sums), self._model.size), np.float32)
         for number in range(classes):
@@ -115,27 +118,23 @@ class Generator:
                 if cells > 1:
                     part = self.count * self.shares[row] * wanted * np.exp(own_tilts)
                     own_tilts = own_tilts + level(sums[row], part, 1, _CELL).tilts
-                rows[row] = self._matched(
-                    common + own_tilts, wanted * np.exp(own_tilts), _MATCHED[1], rng, rounds=2
-                )
+                rows[row] = common + own_tilts
         tilts, errors = (np.stack(each) for each in zip(*of_class, strict=True))
         return Tilts(tilts, errors), rows
 
-    def _matched(
-        self, tilts: Array, wanted: Array, texts: int, rng: np.random.Generator, rounds: int
-    ) -> Array:
+    def _matched(self, tilts: Array, wanted: Array, rng: np.random.Generator) -> Array:
         """Correct tilts until drawn texts have the mean features that are wanted."""
-        for _ in range(rounds):
-            found, typical = self._means(tilts, texts, rng)
-            seen = texts * np.maximum(found, wanted) / typical
-            least = _DOUBT * typical / texts
+        for _ in range(_ROUNDS):
+            found, typical = self._means(tilts, rng)
+            seen = _MATCHED * np.maximum(found, wanted) / typical
+            least = _DOUBT * typical / _MATCHED
             change = np.log((wanted + least) / (found + least)) * seen / (seen + _DOUBT)
             tilts = np.clip(tilts + change, -8.0, 8.0)
         return tilts
 
-    def _means(self, tilts: Array, texts: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _means(self, tilts: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """Return the mean features of drawn texts, and about what one text with a word adds for it."""
-        lengths = np.minimum(self._draw_lengths(texts, rng), _LONGEST)
+        lengths = np.minimum(self._draw_lengths(_MATCHED, rng), _LONGEST)
         model = self._tilted(tilts)
         tokens, offsets = self._draw(model, lengths, rng)
         codes = np.where(tokens < self._model.size, tokens, _KEPT_MARK).astype(np.int32)
@@ -146,7 +145,7 @@ class Generator:
         typical = (squares + parts.mean() ** 2) / (sums + parts.mean())
         # As if one more text had each word, in as many as its probability says: few texts say little of rare words.
         chance = -np.expm1(lengths.mean() * np.log1p(-model.weights[0][: model.size]))
-        return (sums + typical) / (texts + 1 / chance), typical
+        return (sums + typical) / (_MATCHED + 1 / chance), typical
 
     @property
     def apart(self) -> Tilts:

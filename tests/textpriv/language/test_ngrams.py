@@ -71,6 +71,15 @@ def test_words_only_is_the_model_given_that_a_word_follows():
             assert_allclose(found, wanted / wanted.sum(), atol=1e-7)
 
 
+def test_a_tilted_model_is_the_model_times_factors_in_every_context():
+    model, factors = counted(), np.array([0.1, 3, 1, 0, 0, 1, 7])
+    for context in ((), (0,), (0, 1), (STOP,), (1, STOP), (2, 2), (START, 0)):
+        wanted = factors * model.after(*context)
+        found = model.tilted(factors).after(*context)
+        assert_allclose(found, wanted / wanted.sum(), atol=1e-7)
+        assert not found[factors == 0].any()
+
+
 def test_draws_follow_the_distribution_of_their_context():
     model, rng = counted().words_only(), np.random.default_rng(0)
     for context in ((START, START), (START, 0), (0, 1), (2, 0), (1, STOP)):
