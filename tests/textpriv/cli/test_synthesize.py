@@ -24,7 +24,7 @@ TEXTS = {"neg": "The film was bad, and the plot was dull.", "pos": "A good film 
 
 @pytest.fixture(autouse=True)
 def small_draws(monkeypatch):
-    monkeypatch.setattr(generator, "_MATCHED", (40, 40))
+    monkeypatch.setattr(generator, "_MATCHED", 40)
 
 
 def records(count=40, **more):
