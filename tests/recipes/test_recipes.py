@@ -181,7 +181,7 @@ def few_draws(monkeypatch):
     """Few texts are drawn, and no epsilon is searched for."""
     from textpriv.synthesis import generator
 
-    monkeypatch.setattr(generator, "_MATCHED", (50, 50))
+    monkeypatch.setattr(generator, "_MATCHED", 50)
     monkeypatch.setattr(loaded("records"), "DRAWN", 100)
     monkeypatch.setattr(textpriv, "privatize", lambda texts, recovery: texts)
 

@@ -342,7 +342,7 @@ from textpriv.synthesis import generator
 from textpriv.synthesis.release import NoisySums
 
 index, source, folder = sys.argv[1:]
-generator._MATCHED = 40, 40
+generator._MATCHED = 40
 moments = random.Random(7)
 
 def child(number):
