@@ -14,110 +14,30 @@ set of the GitHub repository microsoft/presidio-research (folder ``data``). DATA
 
 from __future__ import annotations
 
-import ast
 import gzip
 import json
-import math
-import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import spacy
 import typer
 
 import textpriv
-from textpriv.ledger import Document
-from textpriv.mechanisms import default_mechanism
-from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.spans.detectors import PatternDetector, PresidioDetector, SpacyDetector
 from textpriv.spans.policy import SpanPolicy
 
 app = typer.Typer(add_completion=False)
 
 DataDir = Annotated[Path, typer.Option(help="Folder with the public sets.")]
-_MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
-_UNITS = {
-    "date": rf"\b\d{{1,2}} {_MONTH} \d{{4}}\b|\b{_MONTH} \d{{1,2}}, \d{{4}}\b|\b\d\d?[/.-]\d\d?[/.-]\d{{4}}\b",
-    "number": r"\b\d[\d.,/:-]*\d\b",
-    "name": r"\b[A-Z][\w'-]+(?: [A-Z][\w'-]+)+",
-}
-_UNIT = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _UNITS.items()))
 
 
 def records(data_dir: Path, name: str) -> Iterator[dict[str, Any]]:
     """The records of a set."""
     with gzip.open(data_dir / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
         yield from map(json.loads, file)
-
-
-def units_of(data_dir: Path, name: str) -> list[tuple[str, dict[str, str]]]:
-    """The texts of a set, each with its units of personal data and their kinds."""
-    if name != "pupa/prompts":
-        texts = [record["text"] for record in records(data_dir, name)]
-        return [
-            (text, {each.group(): each.lastgroup or "" for each in _UNIT.finditer(text)})
-            for text in texts
-        ]
-    marked = []
-    for record in records(data_dir, name):
-        text, units = record["user_query"], record["pii_units"]
-        units = ast.literal_eval(units) if isinstance(units, str) else units
-        marked.append((text, {unit: "marked" for unit in units if found_in(unit, text)}))
-    return marked
-
-
-def found_in(unit: str, text: str) -> bool:
-    """Whether a unit is in a text as a whole, in any casing and with any blanks."""
-    parts = r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", unit)))
-    return bool(parts) and bool(re.search(rf"(?<!\w){parts}(?!\w)", text, re.IGNORECASE))
-
-
-def survivors(
-    privatizer: textpriv.Privatizer, marked: list[tuple[str, dict[str, str]]], name: str
-) -> dict[str, tuple[float, int]]:
-    """The share of units that survive one release and their number, by kind, and under ``""`` of all."""
-    keys = [f"{name} {number}" for number in range(len(marked))]
-    named = [Document(key, key) for key in keys] if privatizer.spans else keys
-    private = privatizer.pipe([text for text, _ in marked], keys=named)
-    stays: dict[str, list[bool]] = {"": []}
-    for text, (_, units) in zip(private, marked, strict=True):
-        unmasked = re.sub(r"\[[A-Z_ -]+\]", " ", text)
-        for unit, kind in units.items():
-            survives = found_in(unit, unmasked)
-            stays[""].append(survives)
-            stays.setdefault(kind, []).append(survives)
-    return {kind: (float(np.mean(of or [False])), len(of)) for kind, of in stays.items()}
-
-
-@app.command()
-def survival(
-    data_dir: DataDir, recovery: float = 0.1, policy: str = "chat", draws: int = 20
-) -> None:
-    """Print the share of units that survive, by set, detector and kind, with the default mechanism."""
-    index = textpriv.Index.builtin("en")
-    epsilon = textpriv.epsilon_for(index, recovery=recovery)
-    mechanism = default_mechanism(index, epsilon)
-    spans = SpanPolicy.of(policy)
-    settings: dict[str, dict[str, Any]] = {
-        "no detector": {},
-        "patterns": {"spans": spans, "detector": PatternDetector()},
-        "Presidio's patterns": {"spans": spans, "detector": PresidioDetector()},
-    }
-    for name in ("pupa/prompts", "tab/legal25", "bios/synthetic"):
-        marked = units_of(data_dir, name)
-        kept = mean_keep(mechanism, [text for text, _ in marked])
-        print(f"{name}, epsilon {epsilon:g}: the mechanism keeps {kept:.2%} of words")
-        for which, given in settings.items():
-            privatizer = textpriv.Privatizer(mechanism, seed=0, **given)
-            found = [survivors(privatizer, marked, str(draw)) for draw in range(draws)]
-            for kind in found[0]:
-                share = np.mean([each[kind][0] for each in found])
-                units = found[0][kind][1]
-                print(f"{name}, {policy}, {which}, {kind or 'all'}: {share:.2%} of {units:,} units")
 
 
 @app.command()
@@ -144,15 +64,6 @@ def found(file: Path) -> None:
         print(
             f"{kind}: found {sum(met)} of {len(met)}; {wrong} of {len(spans[kind])} spans are none"
         )
-
-
-def mean_keep(mechanism: Mechanism, texts: Sequence[str]) -> float:
-    """The share of drawn tokens that stay, as at the start of a text; an unknown word never stays."""
-    codes = textpriv.Privatizer(mechanism).read_batch(texts).codes
-    drawn = codes[codes >= UNKNOWN]
-    words, counts = np.unique(drawn[drawn != UNKNOWN], return_counts=True)
-    stays = [math.exp(mechanism.log_prob(int(word))[word]) for word in words]
-    return float(counts @ np.array(stays) / len(drawn))
 
 
 @app.command()

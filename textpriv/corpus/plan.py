@@ -275,7 +275,7 @@ def _folder(source: str, target: str, format: str | None) -> tuple[tuple[File, .
         if stores.is_folder(f"{source}/{log}"):
             raise CorpusError(
                 f"{source} is a table with a log ({log}): its files also contain rows that were deleted or replaced. Read "
-                "and write it by its own reader, as docs/corpora.md shows."
+                "and write it by its own reader, as docs/guide/files.md shows."
             )
     found = stores.names_below(source) if is_url(source) else _local_names(source)
     names = [each for each in found if not any(p.startswith((".", "_")) for p in each.split("/"))]

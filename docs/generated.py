@@ -1,0 +1,89 @@
+"""Hook of mkdocs: reference pages get what the packages say of themselves, at the marks ``<!-- generated: NAME -->``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+import textpriv
+from textpriv.cli.app import app
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[1]
+_WITH_INHERITED = ("Index", "PrivateAUCClassifier", "PrivateMetricLearner", "DPPMetricLearner")
+_MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Return a page with its marks replaced."""
+    return _MARK.sub(lambda mark: "\n".join(_PARTS[mark[1]](mark[1])), markdown)
+
+
+def public_names(package: str) -> list[str]:
+    """Return the names that a package exports, in the order of the alphabet."""
+    stub = (ROOT / package / "__init__.pyi").read_text(encoding="utf-8")
+    return sorted(re.findall(r"^from .*import \w+ as (\w+)$", stub, re.MULTILINE), key=str.lower)
+
+
+def _names(package: str) -> Iterator[str]:
+    for name in public_names(package):
+        own = "\n    options:\n      inherited_members: true" if name in _WITH_INHERITED else ""
+        yield f"::: {package}.{name}{own}"
+
+
+def _commands(_: str) -> Iterator[str]:
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        yield f"## textpriv {name}\n\n{_cell(command.help, ' ')}\n\n| option | what it is |\n|---|---|"
+        for each in command.params:
+            shown = (
+                each.metavar
+                if each.opts[0] == each.name
+                else ", ".join([*each.opts, *each.secondary_opts])
+            )
+            if shown and shown != each.metavar and each.metavar:
+                shown += f" {each.metavar}"
+            if shown and each.name not in ("help", "help_all"):
+                default = each.default if isinstance(each.default, int | float | str) else None
+                said = "" if default in (None, False, "") else f" Default: {default}."
+                yield f"| `{shown}` | {_cell(each.help or '', '<br>')}{said} |"
+        yield ""
+
+
+def _cell(text: str, between: str) -> str:
+    return text.replace("|", "\\|").replace("\n\n", between).replace("\n", " ")
+
+
+def _extras(_: str) -> Iterator[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    yield "| extra | installs |\n|---|---|"
+    for name, packages in project["optional-dependencies"].items():
+        yield f"| `{name}` | {', '.join(re.split(r'[<>=; ]', each)[0] for each in packages)} |"
+
+
+def _changelog(_: str) -> Iterator[str]:
+    yield (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition("\n")[2]
+
+
+def _statement(_: str) -> Iterator[str]:
+    index = textpriv.Index.builtin("en")
+    mechanism = textpriv.TEM(index, textpriv.epsilon_for(index, recovery=0.1))
+    yield f"```text\n{textpriv.Privatizer(mechanism).statement}\n```"
+
+
+_PARTS = {
+    "textpriv": _names,
+    "pairwise": _names,
+    "commands": _commands,
+    "extras": _extras,
+    "changelog": _changelog,
+    "statement": _statement,
+}
