@@ -1,15 +1,11 @@
-"""Typed spans: how much of personal data survives as written, and what detectors cost.
+"""Typed spans: what detectors cost, and what the patterns find.
 
-    python recipes/spans.py survival --data-dir DATA
     python recipes/spans.py rate --data-dir DATA --reviews 25000
     python recipes/spans.py found synth_dataset_v2.json
 
-A unit of personal data survives if it is anywhere in the private text as a whole, even as the output of another word.
-``survival`` looks at prompts with marked units, and at court cases and biographies, where dates, numbers
-and runs of capitalised words are units. ``rate`` takes processor seconds over the same reviews, after a first pass that
-compiles. ``found`` counts marked phone numbers, social security numbers and ages that the patterns find, in a
-set of the GitHub repository microsoft/presidio-research (folder ``data``). DATA contains ``pupa/prompts.jsonl.gz``,
-``tab/legal25.jsonl.gz``, ``bios/synthetic.jsonl.gz`` and ``imdb/train.jsonl.gz``. No text is printed.
+``rate`` takes processor seconds over the same reviews, after a first pass that compiles. ``found`` counts marked phone
+numbers, social security numbers and ages that the patterns find, in a set of the GitHub repository
+microsoft/presidio-research (folder ``data``). DATA contains ``imdb/train.jsonl.gz``. No text is printed.
 """
 
 from __future__ import annotations

@@ -11,7 +11,10 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+import typer
 from browser import PROGRAM, Browser
+
+from textpriv.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -168,6 +171,24 @@ def site(tmp_path_factory):
 
 def test_the_site_builds_strictly(site):
     assert (site / "guide" / "tutorial" / "index.html").exists()
+
+
+@pytest.mark.parametrize("package", ["textpriv", "pairwise"])
+def test_the_reference_shows_every_public_name_by_its_public_path(site, package):
+    stub = (ROOT / package / "__init__.pyi").read_text(encoding="utf-8")
+    names = re.findall(r"^from .*import \w+ as (\w+)$", stub, re.MULTILINE)
+    page = (site / "reference" / package / "index.html").read_text(encoding="utf-8")
+    assert [name for name in names if f'id="{package}.{name}"' not in page] == []
+
+
+def test_the_reference_shows_every_option_of_every_command(site):
+    page = (site / "reference/commands/index.html").read_text(encoding="utf-8")
+    for name, command in typer.main.get_command(app).commands.items():
+        _, _, section = page.partition(f"<h2 id=\"textpriv-{name}\">")
+        section, _, _ = section.partition("<h2 ")
+        options = {option for each in command.params for option in each.opts if "--" in option}
+        missing = [option for option in options - {"--help", "--help-all"} if option not in section]
+        assert missing == [], name
 
 
 def test_every_formula_of_the_site_is_mathml_and_none_is_left_as_its_source(site):

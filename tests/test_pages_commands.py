@@ -59,6 +59,7 @@ def test_every_command_of_a_page_is_one_that_the_program_takes(page):
 def place(tmp_path, monkeypatch):
     """A folder with the files that the first pages speak of."""
     words = "the hospital told family on tuesday that test was clear movie".split()
+    words += [f"word{number}" for number in range(300)]  # enough for a recovery of 0.1
     rows = np.random.default_rng(0).normal(size=(len(words), 3))
     with gzip.open(tmp_path / "glove.6B.300d.txt.gz", "wt") as file:
         for word, row in zip(words, rows, strict=True):

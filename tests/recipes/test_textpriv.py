@@ -79,8 +79,7 @@ def data_dir(tmp_path_factory) -> Path:
     write(folder / "yelp/reviews.jsonl.gz", texts(60, stars=[2, 5], category=["a", "b"]))
     marked = {"user_query": "Write to jo@example.org.", "pii_units": "['jo@example.org', 'none']"}
     write(folder / "pupa/prompts.jsonl.gz", [marked])
-    for name in ("tab/legal25", "bios/synthetic"):
-        write(folder / f"{name}.jsonl.gz", [{"text": "Seen on 12.03.2020."}])
+    write(folder / "bios/synthetic.jsonl.gz", [{"text": "Ann Lee was seen on 12.03.2020."}])
     for name in loaded("text_sets").SHORT_SETS:
         for split in ("train", "test"):
             write(folder / f"{name}/{split}.jsonl.gz", texts(60))
@@ -173,14 +172,60 @@ def test_spans_counts_marked_units_that_the_patterns_find(tmp_path):
     assert "AGE: found 1 of 2; 0 of 1 spans are none" in shown
 
 
-def test_spans_count_units_that_survive(data_dir):
-    pytest.importorskip("presidio_analyzer")
+@pytest.fixture
+def people(data_dir, monkeypatch):
+    """The recipe about people, over few texts with marked units."""
     pytest.importorskip("phonenumbers")
-    shown = run("spans", "survival", "--data-dir", data_dir, "--draws", 1)
-    assert "pupa/prompts, chat, patterns, all: 0.00% of 1 units" in shown
-    assert shown.count(" of 1 units") == 3 * 3 * 2
-    assert loaded("spans").found_in("Ann Lee", "by ann\n lee.")
-    assert not loaded("spans").found_in("Ann", "Anna")
+    module = loaded("people")
+    for name, value in {"DRAWS": 1, "RECOVERIES": (0.1,), "EPSILONS": (4.0,), "AUTHORS": 3}.items():
+        monkeypatch.setattr(module, name, value)
+    text = "Mrs Zyx Quiverneth has cancer. Mail jo@example.org."
+    person = {"start": 0, "end": 18, "type": "PERSON", "identifier": "DIRECT"}
+    write(data_dir / "tab/spans144.jsonl.gz", [{"text": text, "spans": [person]}])
+    says = ["i like the red car", "you went to rome", "my old dog sleeps", "no film is good"]
+    rows = [
+        {"author": at, "comments": [f"{say} {at}" for say in says], "labels": {}} for at in range(4)
+    ]
+    rows[0]["labels"] = {"city_country": {"estimate": "rome, italy"}}
+    write(data_dir / "synthpai/comments.jsonl.gz", rows)
+    return module
+
+
+def test_people_counts_name_words_identifiers_and_illnesses(people, data_dir):
+    (found,) = people.marked(data_dir, "court cases")
+    assert found[1] == [
+        ("direct identifier", "mrs zyx quiverneth"),
+        ("full name", "mrs zyx quiverneth"),
+        ("illness", "cancer"),
+        ("name word", "quiverneth"),
+        ("name word", "zyx"),
+    ]
+    assert people.found_in("Ann Lee", "by ann\n lee.")
+    assert not people.found_in("Ann", "Anna")
+
+
+def test_people_prints_what_stays_by_kind_and_setting(people, data_dir, tmp_path):
+    only = "court cases,prompts,biographies,comments"
+    shown = run(
+        "people", "stay", "--data-dir", data_dir, "--out", tmp_path / "p.csv", "--only", only
+    )
+    assert "stays,court cases,name word,none,-,recovery 0.1,2,0.0000,0.0000,1,0.0000" in shown
+    assert "stays,prompts,marked unit,patterns,chat,recovery 0.1,1,0.0000" in shown
+    assert "stays,comments,place,none,-,recovery 0.1,1," in shown
+    assert (tmp_path / "p.csv").read_text().startswith("question,set,kind,detector,policy,setting")
+
+
+def test_people_guesses_authors_and_members(people, data_dir, tmp_path):
+    options = ["--data-dir", data_dir, "--out", tmp_path / "p.csv"]
+    shown = run("people", "authors", *options)
+    assert "author of all texts,comments,commonest author,none,-,-,3,0.3333" in shown
+    assert shown.count("word by word") == shown.count("new records") == 2
+    shown = run("people", "members", *options)
+    assert "is a known text in the release (AUC),comments,word by word" in shown
+
+
+def test_a_released_text_is_found_by_equal_words_in_equal_places(people):
+    assert people.likeness(["a b c", "x y"], ["a q c", "a b"]) == [2 / 3, 0.0]
 
 
 def test_the_benchmark_says_which_limits_are_met(data_dir, tmp_path, monkeypatch):
