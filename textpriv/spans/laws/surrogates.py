@@ -34,6 +34,8 @@ SOURCES = (
 _one_at_a_time = threading.Lock()  # a provider reads from one stream at a time
 _ALPHABETS = {"9": digits, "A": ascii_uppercase, "a": ascii_lowercase}
 _SYMBOLS = {ord(each): symbol for symbol, alphabet in _ALPHABETS.items() for each in alphabet}
+_TITLES = {"mr": "he", "sir": "he", **dict.fromkeys(("mrs", "ms", "miss", "madam"), "she")}
+_TITLES |= {"dr": "", "prof": ""}
 _READ = re.compile(r"[0-9A-Za-z ./()+:#_-]{1,64}")
 _TRIES = 10_000
 
@@ -160,7 +162,8 @@ class Surrogate(_RedrawnLaw):
     locale : str
         Whose names a source has, such as "de_DE".
     consistent : "document", "person" or None
-        Where equal originals, up to case, get the same surrogate.
+        Where equal originals, up to case, get the same surrogate. Within a document, so do the names of one person
+        (of kind PERSON): see :func:`names_of_people`.
     kind : str, optional
     """
 
@@ -190,6 +193,27 @@ class Surrogate(_RedrawnLaw):
         name = " ".join(text.casefold().split())
         return (name,) if name else None
 
+    @property
+    def _knows_people(self) -> bool:
+        return self.scope == "document" and self.kind == "PERSON"
+
+    def _persons(self, values: Sequence[Any]) -> list[Any]:
+        """Replace each name of a text by that of its person."""
+        if not self._knows_people:
+            return list(values)
+        person = names_of_people([name for (name,) in values])
+        return [(person[name],) for (name,) in values]
+
+    def draw(
+        self, values: Sequence[Any], stream: RandomWords, scopes: Scopes | None = None
+    ) -> list[str]:
+        """Draw a surrogate for each person or other value of a text."""
+        return super().draw(self._persons(values), stream, scopes)
+
+    def joint_loss(self, first: Sequence[Any], second: Sequence[Any]) -> float:
+        """Nothing between texts of one pattern of equal persons."""
+        return super().joint_loss(self._persons(first), self._persons(second))
+
     def _one(self, structure: Any, source: random.Random) -> str:
         if not isinstance(self.entries, str):
             return self.entries[source.randrange(len(self.entries))]
@@ -210,15 +234,17 @@ class Surrogate(_RedrawnLaw):
 
     def claim(self) -> SpanClaim:
         """A loss of 0."""
+        visible = ["which are parts of one longer name of a text"] * self._knows_people
         if isinstance(self.entries, str):
-            return self._claim(f"surrogate from Faker's {self.entries} of {self.locale}")
-        return self._claim(f"surrogate from a list of {len(self.entries):,}")
+            return self._claim(f"surrogate from Faker's {self.entries} of {self.locale}", visible)
+        return self._claim(f"surrogate from a list of {len(self.entries):,}", visible)
 
     def fingerprint(self) -> str:
         """Everything that decides, with a key, what is drawn: for a source, also the version of Faker."""
+        own = super().fingerprint() + " people" * self._knows_people
         if not isinstance(self.entries, str):
-            return super().fingerprint()
-        return f"{super().fingerprint()} faker {needs('faker', 'spans').VERSION}"
+            return own
+        return f"{own} faker {needs('faker', 'spans').VERSION}"
 
     @classmethod
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
@@ -230,6 +256,25 @@ class Surrogate(_RedrawnLaw):
             (cls(entries, consistent="person"), [*names, "BOB HALL"]),
             *([(cls("name", consistent="person"), names[:2])] if installed("faker") else []),
         ]
+
+
+def names_of_people(names: Sequence[str]) -> dict[str, str]:
+    """Map each name of a text, in lower case, to the name of its person.
+
+    Titles such as "mr" do not count. A name is that of the one longest name that has all its words. It stays itself
+    where several longest names have them, and where a person would be called both "mr" and "mrs".
+    """
+    words = {name: [each.strip(".,") for each in name.split()] for name in sorted({*names})}
+    bare = {name: [each for each in own if each not in _TITLES] for name, own in words.items()}
+    known = {frozenset(own): " ".join(own) for own in reversed(bare.values()) if own}
+    longest = [each for each in known if not any(each < other for other in known)]
+    person, called = dict[str, str](), dict[str, set[str]]()
+    for name, own in bare.items():
+        whole = [each for each in longest if own and each.issuperset(own)]
+        person[name] = known[whole[0] if len(whole) == 1 else frozenset(own)] if own else name
+        titles = {_TITLES[each] for each in words[name] if each in _TITLES}
+        called.setdefault(person[name], set()).update(titles - {""})
+    return {name: name if len(called[of]) > 1 else of for name, of in person.items()}
 
 
 @lru_cache(maxsize=32)

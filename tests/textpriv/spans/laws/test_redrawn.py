@@ -76,6 +76,44 @@ def test_one_number_in_two_formats_stays_one_number():
     assert figures[0] == figures[1] == figures[2] != figures[3]
 
 
+# One person under several names
+
+
+PEOPLE = Surrogate([f"n{i}" for i in range(10_000)], consistent="document", kind="PERSON")
+
+
+@pytest.mark.parametrize(
+    ("names", "persons"),
+    [
+        (["John Doe", "Mr Doe", "doe", "John"], "0000"),
+        (["Doe", "Dr. John Doe", "DOE, JOHN"], "000"),
+        (["John Doe", "Jane Doe", "Doe"], "012"),  # Doe may be either
+        (["John Doe", "Mr Doe", "Mrs Doe"], "012"),
+        (["Mr Doe", "Doe", "Mr Roe"], "001"),
+        (["Mr", "Dr", "J. Doe", "John Doe"], "0123"),
+    ],
+)
+def test_names_of_a_document_are_one_person_where_their_parts_say_so(names, persons):
+    surrogates = drawn(PEOPLE, names)
+    assert "".join(str([*dict.fromkeys(surrogates)].index(each)) for each in surrogates) == persons
+    assert drawn(PEOPLE, names[::-1])[::-1] == surrogates
+
+
+def test_parts_of_names_are_one_person_in_documents_and_of_people_alone():
+    for law in (PEOPLE.of_kind("PLACE"), Surrogate(PEOPLE.entries, consistent="person")):
+        assert len(set(drawn(law, ["John Doe", "Doe"]))) == 2
+
+
+def test_a_loss_is_unbounded_where_parts_of_names_differ():
+    one, same, other = (
+        [PEOPLE.parse(each) for each in names]
+        for names in (["John Doe", "Doe"], ["Ann Lee", "Ms Lee"], ["Ann Lee", "Roe"])
+    )
+    assert PEOPLE.joint_loss(one, same) == 0
+    assert PEOPLE.joint_loss(one, other) == math.inf
+    assert any("longer name" in each for each in PEOPLE.claim().not_protected)
+
+
 # Public laws
 
 
