@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import spacy
 import typer
 from numpy.typing import NDArray
 from records import DELTA, audit
@@ -283,38 +284,38 @@ def authors(data_dir: DataDir, out: Out = Path("people.csv")) -> None:
     """Print how often a classifier guesses the author of a comment, and of all private comments of an author."""
     (known, by), (private, own) = halves(data_dir, AUTHORS)
 
-    def told(kind: str, setting: str, right: tuple[float, float]) -> None:
-        for question, count, value in zip(
-            ("author of one text", "author of all texts"), (len(own), AUTHORS), right, strict=True
-        ):
-            written(Row(question, "comments", kind, "none", "-", setting, count, value), out)
+    def told(kind: str, setting: str, count: int, right: tuple[float, float]) -> None:
+        questions = ("author of one text", "author of all texts")
+        for question, of, value in zip(questions, (count, AUTHORS), right, strict=True):
+            written(Row(question, "comments", kind, "none", "-", setting, of, value), out)
 
     clear = Attacker(known, by)
-    told("clear text", "-", clear.right(private, own))
-    told("commonest author", "-", (Counter(own).most_common(1)[0][1] / len(own), 1 / AUTHORS))
+    told("clear text", "-", len(own), clear.right(private, own))
+    commonest = Counter(own).most_common(1)[0][1] / len(own)
+    told("commonest author", "-", len(own), (commonest, 1 / AUTHORS))
     for recovery in RECOVERIES:
         learned = [
             text for _ in range(COPIES) for text in textpriv.privatize(known, recovery=recovery)
         ]
         attacker = Attacker([*known, *learned], by * (COPIES + 1))
         released = list(textpriv.privatize(private, recovery=recovery))
-        told("word by word", f"recovery {recovery:g}", attacker.right(released, own))
+        told("word by word", f"recovery {recovery:g}", len(own), attacker.right(released, own))
     for epsilon in EPSILONS:
         bound = int(np.median(list(Counter(own).values())))
         synthesizer = textpriv.TextSynthesizer(epsilon, DELTA, list(range(AUTHORS)), bound)
         drawn = synthesizer.fit(private, own, authors=own).sample(100 * AUTHORS, random_state=0)
         right = clear.right(drawn["text"].tolist(), drawn["label"].astype(int).tolist())
-        told("new records", f"epsilon {epsilon:g}", right)
+        told("new records", f"epsilon {epsilon:g}", len(drawn), right)
 
 
-def likeness(candidates: Sequence[str], released: Sequence[str]) -> list[float]:
+def likeness(candidates: Sequence[list[str]], released: Sequence[list[str]]) -> list[float]:
     """The largest share of equal tokens in equal places, over released texts of the same length."""
     of_length: dict[int, list[list[str]]] = {}
-    for text in (_TOKEN.findall(each.casefold()) for each in released):
+    for text in released:
         of_length.setdefault(len(text), []).append(text)
     arrays = {length: np.array(of, object) for length, of in of_length.items()}
     found = []
-    for text in (_TOKEN.findall(each.casefold()) for each in candidates):
+    for text in candidates:
         same = arrays.get(len(text))
         equal = 0.0 if same is None or not text else (same == np.array(text, object)).mean(axis=1)
         found.append(float(np.max(equal)))
@@ -327,9 +328,13 @@ def members(data_dir: DataDir, out: Out = Path("people.csv")) -> None:
     (inside, _), (outside, _) = halves(data_dir, 10**9)
     truth = np.repeat([1, 0], [len(inside), len(outside)])
     question = "is a known text in the release (AUC)"
+    index, tokenizer = textpriv.Index.builtin("en"), spacy.blank("en").tokenizer
+    known = [[token.lower_ for token in tokenizer(text)] for text in [*inside, *outside]]
     for recovery in RECOVERIES:
-        released = list(textpriv.privatize(inside, recovery=recovery))
-        value = float(roc_auc_score(truth, likeness([*inside, *outside], released)))
+        mechanism = textpriv.TEM(index, textpriv.epsilon_for(index, recovery=recovery))
+        privatizer = textpriv.Privatizer(mechanism)
+        drawn = (privatizer.release(privatizer.read(text), [text]) for text in inside)
+        value = float(roc_auc_score(truth, likeness(known, [of[0].words for of in drawn])))
         kind, setting = "word by word", f"recovery {recovery:g}"
         written(Row(question, "comments", kind, "none", "-", setting, len(truth), value), out)
     for epsilon in EPSILONS:

@@ -184,7 +184,7 @@ def test_the_reference_shows_every_public_name_by_its_public_path(site, package)
 def test_the_reference_shows_every_option_of_every_command(site):
     page = (site / "reference/commands/index.html").read_text(encoding="utf-8")
     for name, command in typer.main.get_command(app).commands.items():
-        _, _, section = page.partition(f"<h2 id=\"textpriv-{name}\">")
+        _, _, section = page.partition(f'<h2 id="textpriv-{name}">')
         section, _, _ = section.partition("<h2 ")
         options = {option for each in command.params for option in each.opts if "--" in option}
         missing = [option for option in options - {"--help", "--help-all"} if option not in section]

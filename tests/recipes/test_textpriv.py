@@ -225,7 +225,10 @@ def test_people_guesses_authors_and_members(people, data_dir, tmp_path):
 
 
 def test_a_released_text_is_found_by_equal_words_in_equal_places(people):
-    assert people.likeness(["a b c", "x y"], ["a q c", "a b"]) == [2 / 3, 0.0]
+    assert people.likeness([["a", "b", "c"], ["x", "y"]], [["a", "q", "c"], ["a", "b"]]) == [
+        2 / 3,
+        0.0,
+    ]
 
 
 def test_the_benchmark_says_which_limits_are_met(data_dir, tmp_path, monkeypatch):

@@ -1,0 +1,98 @@
+"""Figures about people on the pages are those of the table, and the rates and odds are those that the package computes."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+import textpriv
+from textpriv.guarantees.epsilon import choose_epsilon
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+TABLE = [*csv.DictReader((DOCS / "results/people.csv").open(encoding="utf-8"))]
+OFFICERS = (DOCS / "guide/officers.md").read_text(encoding="utf-8")
+PEOPLE = (DOCS / "results/people.md").read_text(encoding="utf-8")
+SETS = {row["set"] for row in TABLE if row["question"] == "stays"}
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of all lines of tables."""
+    lines = re.findall(r"^\| (.*) \|$", page, re.MULTILINE)
+    return [line.split(" | ") for line in lines]
+
+
+def percent(value: str) -> str:
+    return f"{float(value):.1%}".replace("%", " %")
+
+
+@pytest.mark.parametrize("page", [OFFICERS, PEOPLE], ids=["officers", "people"])
+def test_shares_that_stay_are_those_of_the_table(page):
+    found = 0
+    for first, *cells in rows(page):
+        name, _, kind = first.partition(": ")
+        if name not in SETS or not kind:
+            continue
+        units = cells.pop(0) if len(cells) == 6 else None
+        detector, _, policy = cells[0].partition(", ")
+        for place, recovery in enumerate(("0.05", "0.1", "0.2"), 1):
+            wanted = (name, kind, detector, policy or "-", f"recovery {recovery}")
+            keys = ("set", "kind", "detector", "policy", "setting")
+            (row,) = [row for row in TABLE if tuple(map(row.get, keys)) == wanted]
+            shown = percent(row["share"])
+            assert cells[place].split(" ±")[0] == shown, wanted
+            if units is not None:
+                assert units == f"{int(row['units']):,}"
+                assert cells[place] == f"{shown} ± {100 * float(row['error']):.1f}"
+            if recovery == "0.1":
+                assert cells[4] == percent(row["of_texts"])
+        found += 1
+    assert found >= 10
+
+
+def test_authors_and_members_are_those_of_the_table():
+    shown = {tuple(cells[:2]): cells[2:] for cells in rows(PEOPLE) if len(cells) == 4}
+    for row in TABLE:
+        key = row["kind"], row["setting"]
+        if row["question"].startswith("author"):
+            place = ("author of one text", "author of all texts").index(row["question"])
+            assert shown[key][place] == percent(row["share"]), key
+    members = {
+        (row["kind"], row["setting"]): f"{float(row['share']):.3f}"
+        for row in TABLE
+        if row["question"].startswith("is a known")
+    }
+    assert len(members) == 5
+    for key, value in members.items():
+        assert [*key, value] in rows(PEOPLE)
+
+
+def test_figures_in_sentences_of_officers_are_those_of_the_table():
+    """Each sentence on linking names its figure in full."""
+    for question, kind, setting, form in (
+        ("is a known text in the release (AUC)", "word by word", "recovery 0.1", "AUC {:.3f}"),
+        ("is a known text in the release (AUC)", "new records", "epsilon 1", "AUC {:.3f}"),
+        ("author of all texts", "word by word", "recovery 0.1", "{:.0%}"),
+        ("author of all texts", "new records", "epsilon 1", "{:.0%}"),
+    ):
+        keys = ("question", "kind", "setting")
+        (row,) = [row for row in TABLE if tuple(map(row.get, keys)) == (question, kind, setting)]
+        shown = form.format(float(row["share"])).replace("%", " %")
+        assert shown in OFFICERS, (question, kind)
+
+
+def test_rates_and_certainty_of_officers_are_those_of_the_package():
+    index = textpriv.Index.builtin("en")
+    for recovery in (0.05, 0.1, 0.2):
+        found = choose_epsilon(index, recovery=recovery)
+        statement = textpriv.TEM(index, found.epsilon).statement
+        certain = 100 / (1 + math.exp(-statement.loss_at(index.reference_distance)))
+        whole = f"{found.reader:.1%} ± {196 * found.reader_error:.1f}".replace("%", " %")
+        (row,) = [cells for cells in rows(OFFICERS) if cells[0] == f"{recovery:g}"]
+        assert row[1:3] == [percent(str(found.value)), whole]
+        shown = row[3].removesuffix(" %")
+        digits = len(shown.partition(".")[2])
+        assert float(shown) == pytest.approx(math.ceil(certain * 10**digits) / 10**digits)
