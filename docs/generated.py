@@ -76,7 +76,9 @@ def _changelog(_: str) -> Iterator[str]:
 def _statement(_: str) -> Iterator[str]:
     index = textpriv.Index.builtin("en")
     mechanism = textpriv.TEM(index, textpriv.epsilon_for(index, recovery=0.1))
-    yield f"```text\n{textpriv.Privatizer(mechanism).statement}\n```"
+    yield "| | |\n|---|---|"
+    for heading, lines in textpriv.Privatizer(mechanism).statement.table:
+        yield f"| {heading} | {_cell('<br>'.join(lines), '')} |"
 
 
 _PARTS = {
