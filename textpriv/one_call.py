@@ -65,6 +65,7 @@ def privatize(
     language : str, optional
         A spaCy language code, for the tokenizer. Default: that of the index.
     policy : TokenPolicy, optional
+        What becomes of punctuation, numbers, unknown words and case. Default: ``TokenPolicy()``.
 
     Returns
     -------
