@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from typer.main import get_command
 
@@ -42,24 +42,38 @@ def _names(package: str) -> Iterator[str]:
 
 def _commands(_: str) -> Iterator[str]:
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
-        yield f"## textpriv {name}\n\n{_cell(command.help, ' ')}\n\n| option | what it is |\n|---|---|"
+        said, _, example = command.help.partition("**Example:** ")
+        yield f"## textpriv {name}\n\n{_cell(said, ' ')}\n\n```text\n{example.strip()}\n```\n"
+        yield "| option | what it is |\n|---|---|"
         for each in command.params:
-            shown = (
-                each.metavar
-                if each.opts[0] == each.name
-                else ", ".join([*each.opts, *each.secondary_opts])
-            )
-            if shown and shown != each.metavar and each.metavar:
-                shown += f" {each.metavar}"
-            if shown and each.name not in ("help", "help_all"):
-                default = each.default if isinstance(each.default, int | float | str) else None
-                said = "" if default in (None, False, "") else f" Default: {default}."
-                yield f"| `{shown}` | {_cell(each.help or '', '<br>')}{said} |"
+            if each.name not in ("help", "help_all"):
+                yield f"| `{_written(each)}` | {_cell(each.help or '', '<br>')}{_values(each)} |"
         yield ""
 
 
+def _written(option: Any) -> str:
+    """How an option or argument is written on the command line."""
+    names = [] if option.opts[0] == option.name else [", ".join(option.opts)]
+    number = {int: "N", float: "X"}.get(_kind(option), "")
+    return " ".join([*names, option.metavar or number]).strip()
+
+
+def _kind(option: Any) -> Any:
+    """The type of an option's value; None with a typer that does not say."""
+    return getattr(getattr(option, "type_descriptor", None), "annotation", None)
+
+
+def _values(option: Any) -> str:
+    """The values that an option may have, if they are few, and its default."""
+    choices = get_args(_kind(option))
+    few = [each for each in choices if isinstance(each, str)]
+    said = f" One of {', '.join(few)}." if few else ""
+    default = option.default if isinstance(option.default, int | float | str) else None
+    return said if default in (None, False, "") else f"{said} Default: {default}."
+
+
 def _cell(text: str, between: str) -> str:
-    return text.replace("|", "\\|").replace("\n\n", between).replace("\n", " ")
+    return text.replace("|", "\\|").replace("\n\n", between).replace("\n", " ").strip()
 
 
 def _extras(_: str) -> Iterator[str]:
