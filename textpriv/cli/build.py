@@ -84,8 +84,7 @@ class BuildOptions(Options):
             return Tree.from_wordnet(words)
         shown = sys.stderr.isatty()
         if self.hierarchy or self.groups:
-            method = self.hierarchy or "ward"
-            return Tree.build(words, method, groups=self.groups, progress=shown)
+            return Tree.build(words, self.hierarchy, groups=self.groups, progress=shown)
         model, texts = None, public_texts(self.text, self.text_column)
         if texts is not None:
             with waiting("counting the language model"):

@@ -185,7 +185,7 @@ class Tree(Index):
     def build(  # type: ignore[override]
         cls,
         vocabulary: Vocabulary,
-        method: str = "ward",
+        method: str | None = None,
         *,
         groups: Mapping[str, int] | None = None,
         space: str = "unit",
@@ -198,13 +198,16 @@ class Tree(Index):
         ----------
         vocabulary : Vocabulary
         method : {"ward", "average", "complete", "single"}
-            How clusters are joined. Above 8,192 words k-means first makes groups of about 2,048 words.
+            How clusters are joined. Default: "ward" with groups, else "average". Ward's heights grow with the number of
+            words; without groups an attacker recovers the commonest word of most small clusters. Above 8,192 words
+            k-means first makes groups of about 2,048 words.
         groups : mapping from str to int, optional
             Names of levels and how many groups each has at most; the level of all words together is added under the name
             "any". Heights are then 1, 2, ...; without groups, up to 64 distances at which clusters were joined.
         space, projection, progress
             As of :meth:`Index.build`.
         """
+        method = method or ("average" if groups is None else "ward")
         grid, _ = Grid.of(vocabulary, space, projection, fine=True)
         with progress_bar("clustering", progress) as report:
             order, gaps = clustered(grid, method, report)

@@ -101,14 +101,15 @@ def _envelopes(
     points: NDArray[Any],
     law: Decay,
     word: int,
-    close: NDArray[np.int32],
-    farther: float,
+    near_ids: NDArray[np.int32],
+    near_steps: NDArray[np.int32],
     successors: NDArray[np.int32],
     ends: NDArray[np.uint32],
     most: int,
 ) -> _Envelopes:
     """Weigh the successors of a list of at most ``most`` one by one, of a longer list those close to the word."""
     own, rest, short = 0, np.uint64(0), len(successors) <= most
+    close = near_ids[:_NEAR]
     places = np.empty(len(successors) if short else len(close), np.int64)
     if short:
         for row in range(len(successors)):
@@ -120,6 +121,8 @@ def _envelopes(
             if row < len(successors) and successors[row] == other:
                 places[own] = row
                 own += 1
+        # A successor that is not close is at least as far as the last one that is.
+        farther = decay(np.int64(near_steps[len(close) - 1]), law)
         rest = np.uint64(math.ceil(farther * ONE))
     places = places[:own]
     sums, total = np.empty(own + 1, np.uint64), np.uint64(0)
@@ -224,10 +227,9 @@ def _draw(
                 return token
             if word >= 0 and tries == patience:
                 most, patience = max(_SHORT, _WORTH * tries), 2 * tries + 8
-                close = near_ids[word, :_NEAR]
-                farther = decay(np.int64(near_steps[word, len(close) - 1]), law)
-                near2 = _envelopes(points, law, word, close, farther, words2, ends2, most)
-                near3 = _envelopes(points, law, word, close, farther, words3, ends3, most)
+                listed = near_ids[word], near_steps[word]
+                near2 = _envelopes(points, law, word, *listed, words2, ends2, most)
+                near3 = _envelopes(points, law, word, *listed, words3, ends3, most)
                 second, third = left3 * near2.mass, near3.mass
                 mass = left3 * left2 * float(PARTS) / near.scale[word]
             tries += 1

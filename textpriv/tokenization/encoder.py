@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import TextprivError
+from textpriv.errors import PolicyError, TextprivError
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization.batches import KEPT, MASKED, RawBatch
 from textpriv.tokenization.policy import CLASSES, MASK, TokenPolicy
@@ -56,11 +56,20 @@ class TextEncoder:
 
     Raises
     ------
+    PolicyError
+        If no token of a text can be most of the words, because of their capitals or blanks.
     TextprivError
         When the first text is read, if spaCy does not have the language.
     """
 
     def __init__(self, words: Sequence[str], policy: TokenPolicy, language: str) -> None:
+        cased: Callable[[str], str] = str.lower if policy.case == "lower" else str
+        unread = sum(cased(word).split() != [word] for word in words)
+        if unread > len(words) / 2:
+            raise PolicyError(
+                f"{unread:,} of {len(words):,} words have capitals or blanks, and no token is like this. Lower-case them "
+                "(Vocabulary.lowered, textpriv index --lower) and leave out those with blanks."
+            )
         self.words, self.policy, self.language = words, policy, language
         self._ids = {word: number for number, word in enumerate(words)}
         self._lock = threading.Lock()

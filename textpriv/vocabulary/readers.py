@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_WHOLE_NUMBERS = re.compile(rb"[\d\s]+")
 _HEADER = re.compile(rb"\s*(\d{1,9})[ \t]+(\d{1,5})\s*")
 _LONGEST = 1 << 22  # bytes of a line
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -150,9 +152,16 @@ def _read_file(path: Path, limit: int | None) -> tuple[list[str], NDArray[np.flo
             first, second = file.readline(_LONGEST), file.readline(_LONGEST)
         except _DAMAGED:
             refuse(path, 1, "the gzip data are damaged")
+    if _PICKLE.match(first):
+        raise VocabularyError(
+            f"{path}, line 1: it is a pickle, such as gensim's own file, and is not read: it can run code. Load it with "
+            "gensim and pass the object, or name a file that KeyedVectors.save_word2vec_format wrote."
+        )
     if first.startswith(b"\xef\xbb\xbf"):
         refuse(path, 1, "it begins with a byte order mark")
     header = _HEADER.fullmatch(first)
+    if _WHOLE_NUMBERS.fullmatch(first if header is None else second):
+        refuse(path, 1 if header is None else 2, "whole numbers alone are no word and its values")
     if header is None:
         return _read_text(path, limit, None, len(first.split(b" ")) - 1)
     promised, dimension = int(header[1]), int(header[2])

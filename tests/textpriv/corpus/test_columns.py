@@ -146,6 +146,20 @@ def test_a_repeated_name_goes_to_on_error(index, tmp_path, kind, workers):
     assert SECRET in aside["raw"]
 
 
+@pytest.mark.parametrize("engine", ["spark", "ray"])
+def test_an_engine_leaves_out_a_repeated_name_as_told(index, tmp_path, engine, monkeypatch):
+    def each(tasks, work, **_):
+        yield from map(work, tasks)
+
+    monkeypatch.setattr(f"textpriv.engines.{engine}.each", each)
+    given = [{"id": name, "text": "bana"} for name in ("a", "b", "a", "c")]
+    source, target = write(tmp_path / "a.jsonl", given), tmp_path / "b.jsonl"
+    options = {"document_column": "id", "on_error": "skip", "engine": engine}
+    report = run(index, source, target, key=tmp_path / "key", part_records=2, **options)
+    assert report.skipped == {"repeated_name": 1}
+    assert [row["id"] for row in read(target)] == ["a", "b", "c"]
+
+
 def test_a_text_cannot_be_its_own_name(tmp_path):
     source = write(tmp_path / "a.jsonl", rows(1))
     with pytest.raises(CorpusError, match="cannot name documents"):

@@ -11,9 +11,10 @@ import pytest
 import textpriv
 from textpriv.errors import MechanismError
 from textpriv.index import Index
-from textpriv.language.ngrams import NGrams, symbol_id
-from textpriv.mechanisms import default_name
+from textpriv.language.ngrams import ONE, NGrams, symbol_id
+from textpriv.mechanisms import contextual, default_name
 from textpriv.mechanisms.contextual import ContextualTEM
+from textpriv.mechanisms.near import Decay
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.tokenization.policy import TokenPolicy
@@ -107,6 +108,22 @@ def test_draws_among_many_successors_follow_their_law(index_of, stream, goodness
     out = mechanism.sample_documents(ids, np.arange(draws + 1) * 2, streams)[1::2]
     law = np.exp(mechanism.log_prob(0, [FULL_STOP]))
     assert goodness(np.bincount(out, minlength=size), law) > level
+
+
+@pytest.mark.parametrize("most", [32, 700])
+def test_no_successor_weighs_more_than_its_envelope(index_of, most):
+    size, word = 700, 3
+    large = index_of(np.random.default_rng(5).normal(size=(size, 2)), space="euclidean", k=300)
+    law = Decay.of(large, 1.0, 30.0)
+    listed = large.neighbour_ids[word], large.neighbour_steps[word]
+    successors, ends = np.arange(0, size, 2, dtype=np.int32), np.arange(1, 351, dtype=np.uint32)
+    given = contextual._envelopes(large.points, law, word, *listed, successors, ends, most)
+    sums = np.diff(given.sums[:-1], prepend=np.uint64(0))
+    own = dict(zip(given.places.tolist(), sums.tolist(), strict=True))
+    assert len(own) in (len(successors), len(set(listed[0][:16].tolist()) & {*range(0, size, 2)}))
+    for place, other in enumerate(successors.tolist()):
+        weight = np.exp(-large.distance(word, other)) * ONE
+        assert weight * (1 - 1e-12) <= own.get(place, given.rest)
 
 
 def test_draws_far_from_all_successors_follow_their_law(index_of, stream, goodness, level):

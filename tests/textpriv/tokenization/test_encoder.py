@@ -14,7 +14,7 @@ import spacy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from textpriv.errors import TextprivError
+from textpriv.errors import PolicyError, TextprivError
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization import encoder as module
 from textpriv.tokenization.encoder import TextEncoder, without_halves
@@ -86,6 +86,16 @@ def test_equal_lower_case_gives_equal_tokens(language):
         alike = [each for each in forms if each.lower() == special.lower()]
         found = released(KEEPS, alike, language)
         assert all(each == found[0] for each in found)
+
+
+@pytest.mark.parametrize(
+    ("words", "case"),
+    [(["GOOD", "Bad", "film"], "lower"), (["new york", "a\tb", "film"], "keep")],
+)
+def test_words_that_no_token_can_be_are_refused(words, case):
+    with pytest.raises(PolicyError, match="2 of 3 words have capitals or blanks"):
+        TextEncoder(words, TokenPolicy(case=case), "en")
+    assert TextEncoder([*words, "bad"], TokenPolicy(case=case), "en")
 
 
 def test_casing_shows_only_if_the_policy_keeps_it():

@@ -11,6 +11,7 @@ import pytest
 
 import textpriv
 from textpriv.errors import IndexFolderError, VocabularyError
+from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.guarantees.certificate import certify
 from textpriv.guarantees.epsilon import choose_epsilon
@@ -107,6 +108,17 @@ def test_ten_percent_holds_of_all_words_outside_the_list(english, prior):
     assert 0.0995 < recovered.content <= 0.1
     telling = recovered.by_word[english.vocabulary.ids(TELLING)]
     assert telling.max() < 0.5
+
+
+@pytest.mark.parametrize("groups", [None, {"synonyms": 8000, "kind": 800}])
+def test_ten_percent_by_a_tree_covers_telling_words(english, groups):
+    tree = Tree.build(english.vocabulary, groups=groups)
+    words = tree.vocabulary
+    alone = BestAttacker(words.prior_weights("zipf"), is_content=words.is_content).alone
+    found = largest_epsilon(lambda epsilon: TreeTEM(tree, epsilon), 0.1, alone)
+    recovered = word_recovery(TreeTEM(tree, found.epsilon))
+    assert 0.0995 < recovered.content <= 0.1
+    assert recovered.by_word[english.vocabulary.ids(TELLING)].max() < 0.5
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0, 30.0])

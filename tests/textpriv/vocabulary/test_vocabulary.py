@@ -227,6 +227,20 @@ def test_missing_sources_are_refused(tmp_path):
 # gensim and spaCy
 
 
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_a_pickle_is_refused_with_what_to_do(tmp_path, protocol):
+    (tmp_path / "vectors.kv").write_bytes(pickle.dumps({"words": WORDS}, protocol))
+    with pytest.raises(VocabularyError, match=r"it is a pickle.*save_word2vec_format"):
+        Vocabulary.load(tmp_path / "vectors.kv")
+
+
+@pytest.mark.parametrize("text", ["1 2 3\n", "1 2 3\n4 5 6\n", "2 2\n1 2 3\n4 5 6\n"])
+def test_a_file_of_numbers_alone_is_refused(tmp_path, text):
+    (tmp_path / "table.txt").write_text(text)
+    with pytest.raises(VocabularyError, match=r"line [12]: whole numbers alone"):
+        Vocabulary.load(tmp_path / "table.txt")
+
+
 def test_keyed_vectors_and_models_are_taken_over():
     keyed = SimpleNamespace(index_to_key=WORDS, vectors=VECTORS)
     for source in (keyed, SimpleNamespace(wv=keyed)):
