@@ -136,7 +136,7 @@ class TextSynthesizer:
         texts: Iterable[str],
         labels: Iterable[Label] | None = None,
         authors: Iterable[Any] | None = None,
-    ) -> TextSynthesizer:
+    ) -> Self:
         """Measure private texts once.
 
         Parameters
