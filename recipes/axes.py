@@ -63,8 +63,8 @@ def main(
     for name in only.split(","):
         train, test = read(data_dir, name)
         classes = sorted(set(train[1]))
-        known = [Documents.read(*part, vocabulary) for part in (train, test)]
-        task = Task(*known, cost=TextSet(train[0], np.array(train[1]), [], np.array([])).cost)
+        known, asked = (Documents.read(*part, vocabulary) for part in (train, test))
+        task = Task(known, asked, cost=TextSet(train[0], np.array(train[1]), [], np.array([])).cost)
         learned = textpriv.LabelAxes(EPSILON, DELTA, classes, index=plain).fit(*train).axes_
         clear = float(task.right(len(plain), task.train.ids).mean())
         indexes = {
