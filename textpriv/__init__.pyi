@@ -19,6 +19,7 @@ from .one_call import privatize as privatize
 from .privatizer import Privatizer as Privatizer
 from .statement import PrivacyStatement as PrivacyStatement
 from .statement import UnsoundWarning as UnsoundWarning
+from .synthesis.label_axes import LabelAxes as LabelAxes
 from .synthesis.synthesizer import TextSynthesizer as TextSynthesizer
 from .tokenization.policy import TokenPolicy as TokenPolicy
 from .vocabulary import Vocabulary as Vocabulary

@@ -118,6 +118,16 @@ def test_the_trade_off_is_at_the_recovery_asked_for(data_dir, tmp_path, monkeypa
     assert (tmp_path / "t.svg").is_file()
 
 
+@pytest.mark.usefixtures("made_up_words")
+def test_axes_are_compared_at_the_same_recovery(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(loaded("axes"), "RECOVERY", 0.3)
+    run("axes", "--data-dir", data_dir, "--out", tmp_path / "a", "--only", "imdb")
+    rows = [line.split(",") for line in (tmp_path / "a.csv").read_text().splitlines()]
+    assert [row[4] for row in rows] == ["plain", "axes"]
+    assert float(rows[0][5]) != float(rows[1][5])
+    assert all(0.5 < float(row[7]) <= 1 for row in rows)
+
+
 def test_forms_of_other_packages_are_distributions_and_drawn_as_such():
     peers = loaded("peers")
     vectors = np.random.default_rng(0).normal(size=(30, 4))

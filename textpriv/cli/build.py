@@ -48,6 +48,11 @@ class BuildOptions(Options):
         "--mechanism contextual.",
     )
     text_column: str = TEXT_COLUMN
+    axes_from: Path | None = option(
+        metavar="FILE",
+        help="File of 'textpriv synthesize --model'. Its labels become axes of the metric, at no further loss: private "
+        "words then keep more of what tells labels apart.",
+    )
     hierarchy: Literal["ward", "average", "complete", "single", "file", "wordnet"] | None = option(
         help="Make a tree for --mechanism tree: by clustering, from a file of 'word TAB group/group' lines, or from WordNet."
     )
@@ -64,8 +69,10 @@ class BuildOptions(Options):
         from textpriv.language import NGrams
         from textpriv.vocabulary.vocabulary import Vocabulary
 
-        if self.text and (self.hierarchy or self.groups):
-            raise typer.BadParameter("--text is for vectors: a hierarchy has no language model")
+        if (self.text or self.axes_from) and (self.hierarchy or self.groups):
+            raise typer.BadParameter(
+                "--text and --axes-from are for vectors: a hierarchy has neither model nor axes"
+            )
         if self.hierarchy == "file":
             return Tree.from_file(source, self.language)
         with waiting("reading vectors"):
@@ -89,7 +96,14 @@ class BuildOptions(Options):
         if texts is not None:
             with waiting("counting the language model"):
                 model = NGrams.count(texts, words)
-        return Index.build(words, self.space, model=model, progress=shown)
+        axes = None
+        if self.axes_from is not None:
+            from textpriv.synthesis.label_axes import LabelAxes
+
+            with waiting("matching the sums of the model"):
+                plain = Index.build(words, self.space, k=1, model=model)
+                axes = LabelAxes.load(self.axes_from, index=plain).axes_
+        return Index.build(words, self.space, model=model, axes=axes, progress=shown)
 
 
 def index(
@@ -117,7 +131,16 @@ def index(
     if source is None or out is None:
         raise typer.BadParameter("name SOURCE and OUT, or list public sets by --list")
     refuse_lost(
-        out, "OUT", [source, options.prior, options.without, options.function_words, options.text]
+        out,
+        "OUT",
+        [
+            source,
+            options.prior,
+            options.without,
+            options.function_words,
+            options.text,
+            options.axes_from,
+        ],
     )
     if out.exists() and not (force and (out / META).is_file()):
         raise IndexFolderError(
@@ -133,6 +156,7 @@ def index(
         "language": built.language,
         "levels": list(getattr(built, "names", ())),
         "space": built.space,
+        "axes": [] if built.axes is None else list(built.axes.labels),
         "function_words": len(built.vocabulary.function_words.words),
         "function_words_from": built.vocabulary.function_words.source,
         "seconds": round(time.perf_counter() - started, 3),
@@ -144,6 +168,8 @@ def index(
     if sum(word != word.lower() for word in built.vocabulary.words) > len(built) // 20:
         say("Many words have capitals, and texts are lower-cased. Add --lower to match them.")
     say(f"{built.vocabulary.function_words.sentence.capitalize()}.")
+    if built.axes is not None:
+        say(f"Axes of the labels {', '.join(built.axes.labels)}. {built.axes.note}.")
     if built.language is None:
         say("The language is not known. Name it to use its function words, such as --language en.")
     say(f"Next: textpriv explain WORD --index {out} --recovery 0.1")

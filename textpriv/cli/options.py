@@ -164,6 +164,10 @@ class MechanismOptions(Options):
         made = find_mechanism(name)(epsilon=chosen.epsilon, **found)(index)
         told = attackers_in_words(*chosen.rates)
         text = "text of the index's language model" if index.model else "words of general English"
+        if index.axes is not None:
+            text, rate = "words of the domain", chosen.general
+            told = f"in the domain of the axes, {told}"
+            told += "" if rate is None else f" In general English, guessing recovers {rate:.1%}."
         say(
             f"epsilon {chosen.epsilon:g}: {told} Estimates: on {text}. {made.statement.typical_odds}"
         )

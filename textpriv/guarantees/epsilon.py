@@ -76,6 +76,8 @@ class Choice:
         Of ``value``: 0 where it is exact.
     reader, reader_error : float, or None
         With "recovery": as of :meth:`BestAttacker.reader`. An estimate, and no bound on better models.
+    general : float or None
+        With "recovery" over an index with axes: the exact share in general English. ``value`` is that in the domain.
     """
 
     epsilon: float
@@ -85,6 +87,7 @@ class Choice:
     standard_error: float
     reader: float | None = None
     reader_error: float | None = None
+    general: float | None = None
 
     @property
     def rates(self) -> tuple[Rate, Rate | None]:
@@ -110,7 +113,9 @@ def choose_epsilon(
     mechanism: str | None = None,
     **settings: Any,
 ) -> Choice:
-    """Find the epsilon of a wanted protection. Words are written as often as Zipf's law says.
+    """Find the epsilon of a wanted protection.
+
+    Words are written as often as Zipf's law says; over an index with axes, as often as in the domain of the axes.
 
     Parameters
     ----------
@@ -178,7 +183,7 @@ def keep_share(mechanism: Mechanism, words: int = _WORDS, of: str = "all") -> tu
 
     With ``of="content"`` the sample has content words only: whoever repeats the output recovers so many of them.
     """
-    weights = mechanism.index.vocabulary.prior_weights("zipf")
+    weights = mechanism.index.word_frequency
     if of == "content":
         weights = content_prior(weights, mechanism.index.vocabulary.is_content)
     sample = WordSample.of(weights, words)
@@ -195,7 +200,7 @@ def _by_recovery(
     context: Iterable[str] | PublicText | None,
 ) -> Choice:
     """Search for the epsilon, or take what was recorded for just this question: a search takes a minute."""
-    weights, content = index.vocabulary.prior_weights("zipf"), index.vocabulary.is_content
+    weights, content = index.word_frequency, index.vocabulary.is_content
     if context is not None and not isinstance(context, PublicText):
         context = PublicText.read(context, index)
     one, attacker = make(1.0), BestAttacker(weights, of, context, content)
@@ -229,8 +234,12 @@ def _by_recovery(
     epsilon = float(at_least(found.epsilon, _DIGITS))
     # What is shown is measured on more text, which the search did not look at.
     final = make(epsilon)
-    alone, whole = attack(shown=True)(final), attacker.reader(final) or ()
-    chosen = Choice(epsilon, "recovery", wanted, *alone, *whole)
+    alone, general = attack(shown=True)(final), None
+    if index.axes is not None and not final.reads_context:
+        zipf = index.vocabulary.prior_weights("zipf")
+        general = BestAttacker(zipf, of, None, content).alone(final)[0]
+    reader, error = attacker.reader(final) or (None, None)
+    chosen = Choice(epsilon, "recovery", wanted, *alone, reader, error, general)
     with suppress(OSError):  # the cache folder may be read-only
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(file) as out:
@@ -364,6 +373,11 @@ def choose(
             raise MechanismError(
                 f"{name} has other words than the first index. Use one vocabulary."
             )
+    domains = {each.axes.digest if each.axes else "" for each in named.values()}
+    if len(domains) > 1:
+        raise MechanismError(
+            "the recovery of an index with axes is about the words of their domain. Compare indexes of the same axes."
+        )
     ruler = next((each for each in named.values() if not isinstance(each, Tree)), first)
     text = None if context is None else PublicText.read(context, first)
     compared, left_out = [], []

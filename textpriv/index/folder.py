@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import IndexFolderError, VocabularyError
+from textpriv.errors import IndexFolderError, MetricError, VocabularyError
 from textpriv.files import flush, sha256_file, umask
+from textpriv.index.axes import Axes
 from textpriv.index.grid import Grid
 from textpriv.index.spaces import SPACES
 from textpriv.language.ngrams import NGrams, read_model, write_model
@@ -37,11 +38,12 @@ META, GRAPH = "index.json", "hnsw.bin"
 _FORMAT = 4
 _WORDS, _FUNCTION = "words.json", "function.json"
 _PRIOR, _MODEL = "prior.npy", "model.npz"
+AXES, FREQUENCY = "axes.npy", "frequency.npy"
 _SAMPLE = 32  # words whose lists are computed again
 
 
 class Found(NamedTuple):
-    """What a folder contains: its kind, its listing, its arrays by file name, mapped, and its language model."""
+    """What a folder contains: its kind, listing, arrays by file name, mapped, language model and axes."""
 
     path: Path
     kind: str
@@ -49,6 +51,7 @@ class Found(NamedTuple):
     vocabulary: Vocabulary
     arrays: dict[str, NDArray[Any]]
     model: NGrams | None
+    axes: Axes | None
 
 
 def refuse(path: Path, what: str) -> NoReturn:
@@ -165,7 +168,18 @@ def read(path: Path, *, verify: bool) -> Found:
         model = read_model(path / _MODEL, len(words))
         if model is None:
             refuse(path / _MODEL, "it is no language model of these words")
-    return Found(path.resolve(), meta["kind"], meta, vocabulary, arrays, model)
+    axes = _axes(path, meta, arrays)
+    return Found(path.resolve(), meta["kind"], meta, vocabulary, arrays, model, axes)
+
+
+def _axes(path: Path, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Axes | None:
+    if meta.get("axes") is None:
+        return None
+    try:
+        listed = {**meta["axes"], "labels": tuple(meta["axes"]["labels"])}
+        return Axes(values=arrays[AXES], frequency=arrays[FREQUENCY], **listed)
+    except (KeyError, TypeError, MetricError):
+        refuse(path / AXES, "it has no axes of these words")
 
 
 def _read_meta(path: Path) -> dict[str, Any]:
@@ -185,7 +199,8 @@ def _read_meta(path: Path) -> dict[str, Any]:
         if not is_sound(meta.get(name)):
             refuse(file, f"{name!r} has a value that none has")
     for name in (_WORDS, _FUNCTION, *_TABLES[meta["kind"]], GRAPH, _MODEL):
-        needed = name not in (_PRIOR, GRAPH, _MODEL) or (path / name).exists()
+        optional = _PRIOR, GRAPH, _MODEL, AXES, FREQUENCY
+        needed = name not in optional or (path / name).exists()
         if needed and name not in meta["files"]:
             refuse(file, f"it does not list {name!r}")
     return meta
@@ -250,6 +265,8 @@ _TABLES: dict[str, dict[str, tuple[int, tuple[str, ...]]]] = {
         "neighbours.npy": (2, ("int32",)),
         "steps.npy": (2, ("int32",)),
         _PRIOR: (1, ("float64",)),
+        AXES: (2, ("float64",)),
+        FREQUENCY: (1, ("float64",)),
     },
     TREE: {"order.npy": (1, ("int32",)), "gaps.npy": (1, ("uint8",)), _PRIOR: (1, ("float64",))},
 }

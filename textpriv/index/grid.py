@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from textpriv.index.axes import Axes
 from textpriv.index.spaces import MANHATTAN, RECOMMENDED, transformed
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
@@ -61,10 +62,15 @@ class Grid:
 
     @classmethod
     def of(
-        cls, vocabulary: Vocabulary, space: str, projection: int | None, fine: bool
+        cls,
+        vocabulary: Vocabulary,
+        space: str,
+        projection: int | None,
+        fine: bool,
+        axes: Axes | None = None,
     ) -> tuple[Grid, NDArray[np.float64]]:
         """Round a vocabulary's vectors to a grid; also return the coordinates before rounding."""
-        rows = transformed(vocabulary, space, projection)
+        rows = transformed(vocabulary, space, projection, axes)
         rows -= (rows.max(axis=0) + rows.min(axis=0)) / 2
         kind = np.int16 if fine or space == RECOMMENDED else np.int8
         # Rounding lengthens a point by at most half the root of its dimensions.

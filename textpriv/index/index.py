@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import IndexFolderError, MetricError
 from textpriv.index import folder
+from textpriv.index.axes import Axes
 from textpriv.index.grid import (
     REFERENCE,
     Grid,
@@ -63,13 +64,16 @@ class Index:
         How far rounding to the grid changed distances.
     model : NGrams or None
         Language model of its own, which ContextualTEM uses.
+    axes : Axes or None
+        Coordinates beside the space, along which the words of different labels are apart.
     fingerprint : str
-        SHA-256 over words, function words, vectors, points, space, unit and language model.
+        SHA-256 over words, function words, vectors, points, space, unit, language model and axes.
     path : Path or None
         The folder that the index was loaded from.
     """
 
     model: NGrams | None = None
+    axes: Axes | None = None
 
     def __init__(
         self,
@@ -79,9 +83,11 @@ class Index:
         moved: Moved,
         *,
         model: NGrams | None = None,
+        axes: Axes | None = None,
         path: Path | None = None,
     ) -> None:
         self.vocabulary, self.moved, self.model, self.path = vocabulary, moved, model, path
+        self.axes = axes
         self._grid = grid
         self.neighbour_ids, self.neighbour_steps = map(read_only, neighbours)
 
@@ -95,6 +101,7 @@ class Index:
         projection: int | None = None,
         fine: bool = False,
         model: NGrams | None = None,
+        axes: Axes | None = None,
         progress: bool = False,
     ) -> Index:
         """Round the vectors of a vocabulary to a grid and find all nearest lists.
@@ -113,22 +120,25 @@ class Index:
             Round to int16 instead of int8. "recommended" always does.
         model : NGrams, optional
             Language model for ContextualTEM, counted in public text: ``NGrams.count(texts, vocabulary)``.
+        axes : Axes, optional
+            Coordinates beside the recommended space: those of :class:`textpriv.LabelAxes`.
         progress : bool
             Draw progress bars on standard error.
 
         Raises
         ------
         MetricError
-            If the vectors do not suit the space, or the model is of other words.
+            If the vectors do not suit the space, or model or axes are of other words.
         """
         if model is not None and model.size != len(vocabulary):
             raise MetricError("The language model is of another vocabulary.")
-        grid, rows = Grid.of(vocabulary, space, projection, fine)
+        grid, rows = Grid.of(vocabulary, space, projection, fine, axes)
         if k < 1:
             raise MetricError(f"k= must be at least 1, not {k}.")
         with progress_bar("exact lists", progress) as report:
             lists = exact_lists(grid, min(k, len(vocabulary)), report)
-        return cls(vocabulary, grid, lists, grid.moved(rows, lists[0]), model=model)
+        moved = grid.moved(rows, lists[0])
+        return cls(vocabulary, grid, lists, moved, model=model, axes=axes)
 
     @classmethod
     def builtin(cls, language: str = "en") -> Index:
@@ -169,7 +179,15 @@ class Index:
         grid = Grid(meta["space"], arrays["points.npy"], meta["unit"])
         lists = arrays["neighbours.npy"], arrays["steps.npy"]
         moved = Moved(*meta["moved"])
-        index = Index(found.vocabulary, grid, lists, moved, model=found.model, path=found.path)
+        index = Index(
+            found.vocabulary,
+            grid,
+            lists,
+            moved,
+            model=found.model,
+            axes=found.axes,
+            path=found.path,
+        )
         if not verify:
             index.fingerprint = meta["fingerprint"]
         elif index.fingerprint != meta["fingerprint"]:
@@ -203,6 +221,10 @@ class Index:
             "steps.npy": self.neighbour_steps,
         }
         meta = {"space": self.space, "unit": self.unit, "moved": list(self.moved)}
+        if self.axes is not None:
+            own = {folder.AXES: self.axes.values, folder.FREQUENCY: self.axes.frequency}
+            arrays |= {name: np.ascontiguousarray(each, float) for name, each in own.items()}
+            meta["axes"] = self.axes.listing
         return arrays, {"kind": folder.INDEX, **meta}
 
     @property
@@ -222,12 +244,14 @@ class Index:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over words, function words, vectors, points, space, unit and language model."""
+        """SHA-256 over words, function words, vectors, points, space, unit, language model and axes."""
         grid = [self.space, self.unit.hex(), self.points.dtype.name, *self.points.shape]
         symbols, arrays = (
             ((), ()) if self.model is None else (self.model.symbols, self.model.arrays)
         )
         named = [self.vocabulary.fingerprint(), self.vocabulary.function_words, *grid, *symbols]
+        if self.axes is not None:
+            named.append(self.axes.digest)
         found = hashlib.sha256(json.dumps(named).encode())
         for array in (self.points, *arrays):
             found.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
@@ -266,6 +290,11 @@ class Index:
         """Distance between two words, each given as text or id."""
         row, column = ([self.vocabulary.resolve(word)] for word in (first, second))
         return float(self.length(self.steps_of(np.array(row), np.array(column)))[0, 0])
+
+    @cached_property
+    def word_frequency(self) -> NDArray[np.float64]:
+        """How often words are written in the domain of the axes; without axes by Zipf's law. Shape (V,)."""
+        return self.vocabulary.prior_weights("zipf") if self.axes is None else self.axes.frequency
 
     @property
     def diameter_bound(self) -> float:

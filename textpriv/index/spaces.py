@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import MetricError
+from textpriv.index.axes import Axes
 from textpriv.vocabulary.vocabulary import Vocabulary
 
 SPACES = ("recommended", "euclidean", "unit", "manhattan")
@@ -20,7 +21,9 @@ _LENGTH = 4.0  # that root mean square, so that an epsilon means about the same 
 _DIRECTIONS = 2.0**-24  # principal directions are rounded to multiples of this
 
 
-def transformed(vocabulary: Vocabulary, space: str, projection: int | None) -> NDArray[np.float64]:
+def transformed(
+    vocabulary: Vocabulary, space: str, projection: int | None, axes: Axes | None = None
+) -> NDArray[np.float64]:
     """Return the coordinates of a space before rounding, shape (V, n)."""
     if space not in SPACES:
         raise MetricError(
@@ -31,12 +34,19 @@ def transformed(vocabulary: Vocabulary, space: str, projection: int | None) -> N
         raise MetricError(
             'A projection may lengthen Manhattan distances. Use space="euclidean" or "unit" with projection=.'
         )
+    if axes is not None and (space != RECOMMENDED or len(axes.values) != len(vocabulary)):
+        raise MetricError(
+            f'Axes of {len(axes.values):,} words suit a vocabulary of as many, and space="recommended".'
+        )
     rows = vocabulary.vectors.astype(np.float64)
     if space in (UNIT, RECOMMENDED):
         rows = _unit_rows(rows)
     if space == RECOMMENDED:
         size = projection or min(_DIMENSIONS, rows.shape[1])
-        return _function_words_apart(_projected(rows, size), vocabulary.is_content)
+        rows = _scaled(_projected(rows, size))
+        if axes is not None:
+            rows = np.hstack([rows, axes.values])
+        return _function_words_apart(rows, vocabulary.is_content)
     return rows if projection is None else _projected(rows, projection)
 
 
@@ -64,12 +74,16 @@ def _projected(rows: NDArray[np.float64], dimensions: int) -> NDArray[np.float64
     return np.asarray(centred @ (np.rint(leading / _DIRECTIONS) * _DIRECTIONS))
 
 
+def _scaled(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scale rows to a root mean square length of one."""
+    return rows / (math.sqrt(float(np.square(rows).sum(axis=1).mean())) or 1.0)
+
+
 def _function_words_apart(
     rows: NDArray[np.float64], is_content: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Move function words far from all others, by one coordinate more, and from each other."""
-    scale = math.sqrt(float(np.square(rows).sum(axis=1).mean())) or 1.0
-    out = np.hstack([rows / scale, np.zeros((len(rows), 1))])
+    out = np.hstack([rows, np.zeros((len(rows), 1))])
     out[~is_content] *= _STRETCH
     out[~is_content, -1] = _OFFSET
     return out * _LENGTH

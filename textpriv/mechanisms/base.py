@@ -272,6 +272,7 @@ class Mechanism(ABC):
             with an unknown one, in nats. ``numerical_slack``: what rounding may add to them. Further figures.
         """
         index, worst, slack = self.index, figures["worst_word_loss"], figures["numerical_slack"]
+        axes, but = index.axes, "" if index.axes is None else ", but for the axes of the metric,"
         half, most = index.reference_distance, index.reference_distance_90
         unknown = (
             f"{self.name} has no closed form, so the statement cannot say how often names stay"
@@ -285,11 +286,16 @@ class Mechanism(ABC):
             proved=True,
             proof=proof,
             assumptions=(
-                f"{public} are public and were fixed before any private text was seen",
+                f"{public}{but} are public and were fixed before any private text was seen",
+                *([] if axes is None else [axes.assumption]),
                 "the operating system's randomness is unpredictable and the run key stays secret",
                 "nobody who sees the output can observe timing or memory",
             ),
-            not_protected=(*self._kept_names, *self._kept_words),
+            not_protected=(
+                *self._kept_names,
+                *self._kept_words,
+                *([] if axes is None else [axes.exposed]),
+            ),
             figures={
                 "local_dp_epsilon": worst + slack,
                 "reference_distance": half,
@@ -298,7 +304,7 @@ class Mechanism(ABC):
                 "reference_loss_90": min(self.epsilon * most, worst) + slack,
                 **figures,
             },
-            notes=() if self.has_law else (unknown,),
+            notes=(*([] if axes is None else [axes.note]), *([] if self.has_law else [unknown])),
         )
 
     @cached_property
@@ -369,7 +375,8 @@ def _unit_of(index: Index) -> str:
     if isinstance(index, Tree):
         return "per unit of the tree's height"
     kind = "Manhattan" if index.space == "manhattan" else "Euclidean"
-    return f"per unit of {kind} distance between the rounded vectors"
+    learned = "" if index.axes is None else " and learned axes"
+    return f"per unit of {kind} distance between the rounded vectors{learned}"
 
 
 def _plain(value: Any) -> str:

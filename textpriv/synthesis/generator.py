@@ -152,6 +152,13 @@ class Generator:
         """Tilts of each class against all records, with standard errors, shape (classes, V)."""
         return self.tilts[0]
 
+    @cached_property
+    def frequency(self) -> Array:
+        """How often each word is written in all records, shape (V,): above 0, sums to 1."""
+        rows = np.exp(self.tilts[1].astype(np.float64)) * self._model.weights[0][: self._model.size]
+        shares = self.shares / rows.sum(axis=1)
+        return np.asarray(shares @ rows)
+
     # Draws
 
     def _tilted(self, tilts: Array) -> NGrams:

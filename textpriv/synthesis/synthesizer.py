@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from textpriv.synthesis.release import NoisySums, Release
 from textpriv.synthesis.sums import Sums
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, without_halves
 from textpriv.tokenization.policy import TokenPolicy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _AT_ONCE = 1_000  # records
 _ONE_CLASS: Label = ""
@@ -133,7 +136,7 @@ class TextSynthesizer:
         texts: Iterable[str],
         labels: Iterable[Label] | None = None,
         authors: Iterable[Any] | None = None,
-    ) -> TextSynthesizer:
+    ) -> Self:
         """Measure private texts once.
 
         Parameters
@@ -258,7 +261,7 @@ class TextSynthesizer:
         *,
         index: Index | str | os.PathLike[str] | None = None,
         model: NGrams | None = None,
-    ) -> TextSynthesizer:
+    ) -> Self:
         """Open a file of :meth:`save`; with another index or model than the default, pass the same again."""
         noisy, header = NoisySums.read_file(path)
         classes = None if noisy.read else noisy.classes

@@ -67,8 +67,9 @@ class Attack:
             return None
         vocabulary = mechanism.index.vocabulary
         name = "zipf" if vocabulary.prior is None else "counts"
-        prior, is_content = vocabulary.prior_weights(name), vocabulary.is_content
-        alone = word_recovery(mechanism, name)
+        axes, is_content = mechanism.index.axes, vocabulary.is_content
+        prior = vocabulary.prior_weights(name) if axes is None else axes.frequency
+        alone = word_recovery(mechanism, prior)
         # By how often a word is both written and recovered.
         weight = np.where(is_content, alone.by_word * prior, -1.0)
         top = np.argsort(-weight, kind="stable")[: min(_WORST, int(is_content.sum()))]

@@ -396,3 +396,32 @@ def test_ten_runs_that_are_killed_measure_once_and_write_one_output(demo_index, 
         model = TextSynthesizer.load(tmp_path / f"out/{number}.model", index=demo_index)
         drawn = [{"text": text, "label": label} for text, label in model.records(2_000, 3)]
         assert rows(tmp_path / f"out/{number}.jsonl") == drawn
+
+
+@pytest.fixture
+def own_index(run, synthesize, reviews, tmp_path):
+    """Make an index with the axes of a saved measurement."""
+    synthesize(reviews, tmp_path / "out.jsonl", "--model", tmp_path / "reviews.model")
+    made = "builtin:en", tmp_path / "own.idx", "--limit", 2000
+    done = run("index", *made, "--axes-from", tmp_path / "reviews.model")
+    assert done.exit_code == 0, done.stderr
+    assert "Axes of the labels neg, pos." in done.stderr
+    return tmp_path / "own.idx"
+
+
+def test_a_saved_measurement_gives_axes_of_an_index(run, own_index, reviews, tmp_path):
+    private = tmp_path / "private.jsonl"
+    done = run("privatize", reviews, private, "--index", own_index, "--recovery", 0.6)
+    assert done.exit_code == 0, done.stderr
+    told = " ".join(done.stderr.split())
+    assert "in the domain of the axes, an attacker" in told
+    assert "In general English, guessing recovers" in told
+    assert "metric and words together" in told
+    assert len(rows(private)) == 40
+
+
+def test_axes_of_other_words_are_refused(run, own_index, tmp_path):
+    made = "builtin:en", tmp_path / "other.idx", "--limit", 1000
+    done = run("index", *made, "--axes-from", tmp_path / "reviews.model")
+    assert done.exit_code == 1
+    assert "another vocabulary" in done.stderr

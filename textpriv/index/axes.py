@@ -1,0 +1,116 @@
+"""Axes of an index: coordinates beside the recommended space, along which the words of different labels are apart."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import MetricError
+from textpriv.statement import at_most, factor_in_words
+
+_NAMED = ("unit", "epsilon", "delta", "changed", "read")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Axes:
+    """One coordinate of every word for each label, and how often the domain writes each word.
+
+    Make them with :class:`textpriv.LabelAxes`.
+
+    Attributes
+    ----------
+    labels : tuple of str
+    values : ndarray of float64, shape (V, labels)
+        In root mean square lengths of the recommended space, weight included.
+    frequency : ndarray of float64, shape (V,)
+        How often each word is written in texts like those that the axes were learned from; above 0, sums to 1.
+    unit : str
+        Whose presence the axes protect, such as "one record".
+    epsilon, delta : float
+        Of the presence of a unit; an infinite epsilon means that texts and labels are public.
+    changed : float
+        Epsilon of a unit whose words change, at the same delta.
+    read : bool
+        Whether the labels were read from the texts.
+    """
+
+    labels: tuple[str, ...]
+    values: NDArray[np.float64]
+    frequency: NDArray[np.float64]
+    unit: str
+    epsilon: float
+    delta: float
+    changed: float
+    read: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.is_sound:
+            raise MetricError(
+                "axes need one finite coordinate of every word for each label, frequencies above 0 that sum to 1, and "
+                "epsilons from 0 up. Make them with LabelAxes."
+            )
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether shapes and values are those of axes."""
+        named = self.labels and all(isinstance(each, str) for each in (*self.labels, self.unit))
+        return bool(
+            named
+            and self.values.shape == (len(self.frequency), len(self.labels))
+            and np.isfinite(self.values).all()
+            and (self.frequency > 0).all()
+            and abs(self.frequency.sum() - 1) < 1e-6
+            and all(each >= 0 for each in (self.epsilon, self.delta, self.changed))
+        )
+
+    @property
+    def listing(self) -> dict[str, Any]:
+        """What a folder says of the axes beside their arrays, in JSON types."""
+        named = {name: getattr(self, name) for name in _NAMED}
+        return {"labels": list(self.labels), **named}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all attributes."""
+        found = hashlib.sha256(json.dumps(self.listing, sort_keys=True).encode())
+        for array in (self.values, self.frequency):
+            found.update(np.ascontiguousarray(array, "<f8").data)
+        return found.hexdigest()
+
+    # Sentences of statements
+
+    @property
+    def assumption(self) -> str:
+        """What a proof takes for granted about the metric."""
+        if math.isinf(self.epsilon):
+            return "the texts and labels from which the axes of the metric were learned are public"
+        return (
+            f"the axes of the metric are the only released part that was learned from private texts: by noisy sums, with "
+            f"epsilon {at_most(self.epsilon, 3)} and delta {at_most(self.delta, 3)} for {self.unit} more or less"
+        )
+
+    @property
+    def exposed(self) -> str:
+        """What the axes show on purpose."""
+        names = ", ".join(self.labels) + (", read from the texts" if self.read else "")
+        return f"the label of a text ({names}): each word tells more of it than in the plain space"
+
+    @property
+    def note(self) -> str:
+        """How the loss of the metric and that of the words add up."""
+        if math.isinf(self.epsilon):
+            return f"The metric has axes for the labels {', '.join(self.labels)}, learned from public texts"
+        return (
+            f"The loss of the metric and that of the words add up. If words of {self.unit} change, metric and words "
+            f"together are at most exp({at_most(self.changed, 3)}) = {factor_in_words(self.changed)} times the product of "
+            f"all exp(epsilon x d) as likely, plus {at_most(self.delta, 3)}. Here d is the distance in the learned metric"
+        )
+
+    def __repr__(self) -> str:
+        return f"Axes({', '.join(self.labels)}; epsilon {self.epsilon:g})"
