@@ -2,11 +2,14 @@
 
     python recipes/tradeoff.py --data-dir DATA --out tradeoff
     python recipes/tradeoff.py --data-dir DATA --out tradeoff --peers
+    python recipes/tradeoff.py --data-dir DATA --out context --context --recovery 0.2
 
 Texts are made private by the calls that users make, over the built-in English words. A logistic regression on word counts
 learns from them, and is tested on clear texts. Its C is chosen on clear text, once for all rows of a set, and also on
-private text alone, to show what that costs. ``--peers`` adds the mechanisms of other packages. DATA contains the sets by
-name (``text_sets``); without ``--data-dir`` they are fetched. OUT gets one CSV, one Markdown page and one figure.
+private text alone, to show what that costs. From the default a ``ChannelClassifier`` learns, too. ``--peers`` adds the
+mechanisms of other packages. ``--context`` sets each mechanism so that the better of two attackers recovers the share: the
+one of single words, or the one that reads whole texts. DATA contains the sets by name (``text_sets``); without
+``--data-dir`` they are fetched. OUT gets one CSV, one Markdown page and one figure.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from text_sets import SHORT_SETS, fetched_texts
 import textpriv
 from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon, sampled_text
 from textpriv.evaluation.comparison import interval
+from textpriv.evaluation.learning import ChannelClassifier
 from textpriv.guarantees.epsilon import keep_share
 from textpriv.language.general_english import general_english
 from textpriv.mechanisms import default_mechanism, find_mechanism
@@ -142,8 +146,10 @@ def sets_of(data: Path) -> dict[str, Callable[[int | None], TextSet]]:
     }
 
 
-def mechanisms_of(index: textpriv.Index, recovery: float) -> dict[str, Mechanism]:
-    """The rows of the table by name, each at the epsilon that ``recovery`` gives it."""
+def mechanisms_of(
+    index: textpriv.Index, recovery: float, attacker: BestAttacker | None = None
+) -> dict[str, Mechanism]:
+    """The rows of the table by name, each at the epsilon that ``recovery`` or an attacker gives it."""
     words = index.vocabulary
     plain, tree = textpriv.Index.build(words, "euclidean"), textpriv.Tree.build(words, "average")
     rows: dict[str, tuple[textpriv.Index, str, dict[str, Any]]] = {
@@ -155,9 +161,16 @@ def mechanisms_of(index: textpriv.Index, recovery: float) -> dict[str, Mechanism
     }
     made = {}
     for name, (space, short, settings) in rows.items():
-        epsilon = textpriv.epsilon_for(space, recovery=recovery, mechanism=short, **settings)
-        made[name] = find_mechanism(short)(epsilon=epsilon, **settings)(space)
-    default = repr(default_mechanism(index, textpriv.epsilon_for(index, recovery=recovery)))
+
+        def at(epsilon: float, space: Any = space, short: str = short, own: Any = settings) -> Any:
+            return find_mechanism(short)(epsilon=epsilon, **own)(space)
+
+        if attacker:
+            epsilon = largest_epsilon(at, recovery, attacker.success, precise=0.01).epsilon
+        else:
+            epsilon = textpriv.epsilon_for(space, recovery=recovery, mechanism=short, **settings)
+        made[name] = at(epsilon)
+    default = repr(default_mechanism(index, made["TEM"].epsilon))
     return {name + DEFAULT * (repr(row) == default): row for name, row in made.items()}
 
 
@@ -204,7 +217,12 @@ def measured(
         found: dict[str, Any] = interval(np.stack([whole.right(texts) for texts in private]))
         if name.endswith(DEFAULT):
             own = Counts.of(private[0], whole.labels).chosen_cost()
-            found |= {"own_cost": own, "by_own_cost": whole.right(private[0], own).mean()}
+            knows = ChannelClassifier(mechanism).fit(private[0], whole.labels)
+            found |= {
+                "own_cost": own,
+                "by_own_cost": whole.right(private[0], own).mean(),
+                "channel": (knows.predict(whole.test) == whole.answers).mean(),
+            }
         rows.append({"mechanism": name, **shared, **found})
     return rows
 
@@ -283,6 +301,7 @@ def main(
     recovery: Annotated[float, typer.Option()] = 0.1,
     most: Annotated[int | None, typer.Option(help="Texts of a set at most.")] = None,
     peers: Annotated[bool, typer.Option("--peers")] = False,
+    context: Annotated[bool, typer.Option("--context")] = False,
 ) -> None:
     """Measure, and write tables and a figure. Without --data-dir the sets are fetched."""
     index = textpriv.Index.builtin("en")
@@ -295,7 +314,7 @@ def main(
         text=sampled_text(index.model or general_english(words.words)),
         is_content=words.is_content,
     )
-    mechanisms = mechanisms_of(index, recovery)
+    mechanisms = mechanisms_of(index, recovery, attacker if context else None)
     if peers:
         mechanisms |= peers_of(index, recovery, attacker)
     protection = pd.DataFrame(attacked(mechanisms, attacker))

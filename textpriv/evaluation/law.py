@@ -7,16 +7,19 @@ certificates do not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, vstack
 
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.vocabulary.vocabulary import Prior
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 _CELLS = 1 << 23  # of the matrix held at a time
-_KEPT, _MOST = 0.99, 512  # probability and number of a word's likeliest outputs
+_LISTED = 512  # outputs of a word, at most
 
 
 class Law:
@@ -85,20 +88,20 @@ class Law:
 
     def sparse_rows(self) -> tuple[csr_matrix, NDArray[np.float64]]:
         """The likeliest outputs of every word, shape (V, V), and how often each word comes out beside them, shape (V,)."""
+        # A command with a recorded epsilon needs no matrix, and should not wait for the import.
+        from scipy.sparse import csr_matrix, vstack
+
         blocks, others = [], np.zeros(len(self))
         for some in self._parts(len(self)):
             rows = self.rows(np.arange(len(self))[some])
-            top = np.argpartition(-rows, min(_MOST, len(self)) - 1, axis=1)[:, :_MOST]
-            values = np.take_along_axis(rows, top, axis=1)
-            order = np.argsort(-values, axis=1)
-            top = np.take_along_axis(top, order, axis=1)
-            values = np.take_along_axis(values, order, axis=1)
-            # An output is kept if those before it do not have enough.
-            before = np.cumsum(values, axis=1, dtype=np.float64) - values
-            row, column = np.nonzero(before < _KEPT)
-            shape = (len(rows), len(self))
-            blocks.append(csr_matrix((values[row, column], (row, top[row, column])), shape=shape))
-            others += self.prior[some] @ rows - blocks[-1].T @ self.prior[some]
+            prior = self.prior[some].astype(np.float32)
+            others += prior @ rows
+            if len(self) > _LISTED:
+                # Outputs as likely as the first that is left out are left out, too.
+                most = np.partition(rows, -_LISTED - 1, axis=1)[:, [-_LISTED - 1]]
+                rows[rows <= most] = 0.0
+            blocks.append(csr_matrix(rows))
+            others -= blocks[-1].T @ prior
         return csr_matrix(vstack(blocks)), np.maximum(others, 0.0)
 
     def draws(self, ids: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int32]:
