@@ -1,6 +1,6 @@
 """Choose epsilon by what it means, from public tables alone, and see what it does to a word.
 
-python examples/choose_epsilon.py INDEX
+python examples/choose_epsilon.py [INDEX]
 """
 
 import sys
@@ -10,9 +10,9 @@ import numpy as np
 import textpriv
 
 
-def main(folder: str) -> None:
+def main(folder: str = "") -> None:
     """Print epsilon for three wishes, and what a word becomes at each."""
-    index = textpriv.Index.load(folder)
+    index = textpriv.Index.load(folder) if folder else textpriv.Index.builtin("en")
     wishes = {
         "half of all words stay": textpriv.epsilon_for(index, keep=0.5),
         "odds of 20 to 1 for the 10th neighbour": textpriv.epsilon_for(index, odds=20),
@@ -26,4 +26,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,6 +1,6 @@
 """Privatize a datasets.Dataset; every other column passes through untouched.
 
-python examples/privatize_dataset.py INDEX
+python examples/privatize_dataset.py [INDEX]
 """
 
 import sys
@@ -11,7 +11,7 @@ from textpriv.corpus import PrivatizerSettings
 from textpriv.engines.datasets import privatize_dataset
 
 
-def main(folder: str) -> None:
+def main(folder: str = "builtin:en") -> None:
     """Print a small dataset before and after."""
     texts = ["The police say the fire is out.", "The minister told the union.", "Rain in Sydney."]
     dataset = Dataset.from_dict({"id": ["a", "b", "c"], "text": texts, "stars": [3, 5, 4]})
@@ -23,4 +23,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

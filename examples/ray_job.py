@@ -1,6 +1,6 @@
 """The same job on Ray: a Dataset in, a Dataset out. Needs the extra ray.
 
-python examples/ray_job.py INDEX [ADDRESS]
+python examples/ray_job.py [INDEX] [ADDRESS]
 """
 
 import sys
@@ -16,7 +16,7 @@ from textpriv.run_key import RunKey
 TEXTS = ["The police say the fire is out.", "The minister told the union.", "Rain in Sydney."]
 
 
-def main(folder: str, address: str | None = None) -> None:
+def main(folder: str = "builtin:en", address: str | None = None) -> None:
     """Privatize a small Dataset; on a cluster, index and key lie on storage that all machines see."""
     with tempfile.TemporaryDirectory() as shared, cluster(address, workers=1):
         key = Path(shared) / "run.key"

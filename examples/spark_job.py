@@ -1,6 +1,6 @@
 """The same job on Spark: a DataFrame in, a DataFrame out. Needs the extra spark and a Java runtime.
 
-python examples/spark_job.py INDEX [MASTER]
+python examples/spark_job.py [INDEX] [MASTER]
 """
 
 import sys
@@ -14,7 +14,7 @@ from textpriv.run_key import RunKey
 TEXTS = ["The police say the fire is out.", "The minister told the union.", "Rain in Sydney."]
 
 
-def main(folder: str, master: str | None = None) -> None:
+def main(folder: str = "builtin:en", master: str | None = None) -> None:
     """Privatize a small DataFrame; on a cluster, index and key lie on storage that all machines see."""
     with tempfile.TemporaryDirectory() as shared, session(master, workers=2) as spark:
         key = Path(shared) / "run.key"

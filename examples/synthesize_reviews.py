@@ -1,6 +1,6 @@
 """Learn new labelled reviews under differential privacy for each record, and train on them.
 
-python examples/synthesize_reviews.py INDEX
+python examples/synthesize_reviews.py [INDEX]
 """
 
 import sys
@@ -12,7 +12,7 @@ from textpriv import TextSynthesizer
 WORDS = {"bad": "bad poor wrong lost hard".split(), "good": "good great best new strong".split()}
 
 
-def main(folder: str) -> None:
+def main(folder: str = "builtin:en") -> None:
     """Print the words that set classes apart, and some new texts."""
     chosen = np.random.default_rng(0)
     labels = chosen.choice(["bad", "good"], size=4000).tolist()
@@ -27,4 +27,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

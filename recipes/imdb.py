@@ -131,7 +131,7 @@ class Trial:
 
 
 def main(
-    data_dir: Annotated[Path, typer.Option()],
+    data_dir: Annotated[Path | None, typer.Option()] = None,
     out: Annotated[Path, typer.Option()] = Path("imdb"),
     epsilons: Annotated[str, typer.Option()] = "2,3,4",
     trials: Annotated[int, typer.Option()] = 5,
@@ -141,6 +141,11 @@ def main(
     quick: Annotated[bool, typer.Option("--quick")] = False,
 ) -> None:
     """Measure, and write the table. --data-dir holds ``imdb`` and ``embeddings``; --quick looks at 2,000 reviews."""
+    if data_dir is None:
+        raise typer.BadParameter(
+            f"name a folder with imdb/train.jsonl.gz, imdb/test.jsonl.gz (lines with text and label) and {VECTORS}, "
+            "word2vec vectors of unlabelled reviews: --data-dir DATA"
+        )
     if quick:
         trials, limit, reviews = min(trials, 2), limit or 5000, reviews or 2000
     vocabulary = textpriv.Vocabulary.load(data_dir / VECTORS, limit=limit)

@@ -149,6 +149,14 @@ def test_forms_of_other_packages_are_distributions_and_drawn_as_such():
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+def test_imdb_without_a_folder_says_which_files_it_needs():
+    app = Typer()
+    app.command()(loaded("imdb").main)
+    done = CliRunner().invoke(app, ["--quick"])
+    assert done.exit_code == 2
+    assert "imdb/train.jsonl.gz" in done.output
+
+
 def test_imdb_learns_from_private_reviews(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(loaded("imdb"), "EPOCHS", 400)  # of few documents each
     own = registry.get("textpriv.TEM.v1")

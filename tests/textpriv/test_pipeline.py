@@ -377,6 +377,14 @@ def test_a_named_mechanism_takes_a_recovery():
     assert (type(mechanism).__name__, mechanism.epsilon) == ("TEM", expected)
 
 
+def test_lists_and_expressions_detect_as_in_the_command(tmp_path):
+    (tmp_path / "names.txt").write_text("Ann\n")
+    names = [f"words:{tmp_path / 'names.txt'}", "regex:ID=#[0-9]+"]
+    config = {"epsilon": 3.0, "spans": "chat", "detect": names}
+    plan = spacy.blank("en").add_pipe("textpriv", config=config).prepare().spans
+    assert [type(each).__name__ for each in plan.detectors] == ["WordsDetector", "RegexDetector"]
+
+
 def test_auto_detects_as_the_command_does(monkeypatch):
     from textpriv.spans import detectors
 

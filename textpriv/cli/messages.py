@@ -110,7 +110,8 @@ def shown_progress(as_json: bool) -> Callable[[Progress], None] | None:
             return
         share = "" if fraction is None else f"{fraction:.0%}, "
         rest = "" if left is None else f", {left:.0f} s left"
-        told = f"{share}{progress.documents:,} documents, {rate:,.0f} tokens/s{rest}"
+        speed = f", {rate:,.0f} tokens/s" * (progress.tokens > 0)
+        told = f"{share}{progress.documents:,} documents{speed}{rest}"
         print(f"\r{told:<79}\r", end="", file=sys.stderr, flush=True)
 
     return show

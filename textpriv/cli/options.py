@@ -188,8 +188,9 @@ class ReleaseOptions(MechanismOptions):
 
     detect: list[str] | None = option(
         metavar="DETECTOR",
-        help="Find dates and numbers (patterns, presidio), names too (spacy, spacy:PIPELINE, words:FILE), or the best "
-        "installed (auto). column:NAME reads spans from a column. Repeat for several.",
+        help="Find dates and numbers (patterns, presidio), names too (spacy, spacy:PIPELINE, words:FILE), your "
+        "own kinds (regex:KIND=PATTERN), or the best installed (auto). column:NAME reads spans from a "
+        "column. Repeat for several.",
     )
     policy: str | None = option(
         help="How detected spans are replaced: chat (the default), notes, tickets, or a TOML file."

@@ -15,6 +15,7 @@ from textpriv.cli.messages import (
     quiet,
     say,
     shown_progress,
+    waiting,
     warn,
     write_event,
 )
@@ -50,6 +51,7 @@ _SOURCE = typer.Argument(
 _SOURCES = typer.Argument(metavar="IN...", help=f"{_SOURCE.help} Several files make a folder.")
 _SAMPLED = 128  # words of a sample that estimates how many stay
 _MOST = 0.5  # share of words that stay or are recovered, above which a run warns
+_DECODED = 50  # documents between two reports of progress
 
 _TARGET = typer.Argument(metavar="OUT", help="File or folder of the same format, or - for output.")
 
@@ -345,16 +347,19 @@ def decode(
 
     _refuse_mixed(target, as_json)
     settings = release.release()
-    options = Release(text_column=text_column, format=format, overwrite=force)
+    options = Release(text_column=text_column, format=format, overwrite=force, batch_size=_DECODED)
     read = [reading.model, reading.public, *files_of(settings)]
     plan = check_corpus(source, target, options, read=filter(None, read))
     if plan.is_folder or is_url(target):
         raise CorpusError("decode reads one file, and writes one of this machine. Name a file.")
     privatizer = settings.build()
     tried, origin = reading.load(privatizer.mechanism.index, text_column)
-    decoder = Decoder(privatizer, tried.model)
-    recovery = expected_recovery(decoder, tried.ids.clip(-1), tried.offsets)  # marks are no words
-    documents, columns = rewrite_file(plan, target, decoder.texts)
+    with waiting("weighing originals of each word"):
+        decoder = Decoder(privatizer, tried.model)
+        ids = tried.ids.clip(-1)  # marks are no words
+        recovery = expected_recovery(decoder, ids, tried.offsets)
+    shown = shown_progress(as_json)
+    documents, columns = rewrite_file(plan, target, decoder.texts, shown)
     statement = decoder.statement.with_columns(columns)
     if as_json:
         measured = {**recovery._asdict(), "measured_on": f"words {origin}"}

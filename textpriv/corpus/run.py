@@ -89,7 +89,10 @@ def privatize_corpus(
 
 
 def rewrite_file(
-    plan: Plan, target: str, work: Callable[[list[str]], list[str]]
+    plan: Plan,
+    target: str,
+    work: Callable[[list[str]], list[str]],
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> tuple[int, list[str]]:
     """Write one file again with other texts; return how many documents it has, and the names of copied columns."""
     documents, columns, reader, writer = 0, dict[str, None](), plan.reader(0), None
@@ -104,6 +107,8 @@ def rewrite_file(
             changed = iter(work([text for text in batch.texts if text is not None]))
             writer.write(batch, [[None if t is None else next(changed) for t in batch.texts]])
             documents += len(batch)
+            if on_progress is not None:
+                on_progress(Progress(documents, 0, batch.fraction))
         if writer is not None:
             writer.close()
     return documents, [name for name in columns if name not in reader.texts]

@@ -73,7 +73,13 @@ def _thirds(
         return 1.0
     scale, at = _backoff(triples, low, high), low
     left = 1.0 - scale
-    for k in range(words.shape[0]):
+    # The shorter list is looked up in the longer one.
+    for place in range(low, high if high - low < words.shape[0] else low):
+        k = first_above(words, thirds[place] - 1, np.int64(0), words.shape[0])
+        if k < words.shape[0] and words[k] == thirds[place]:
+            excess[k] = _weight(triples, place, low)
+            left -= excess[k]
+    for k in range(words.shape[0] if high - low >= words.shape[0] else 0):
         at = first_above(thirds, words[k] - 1, at, high)
         if at < high and thirds[at] == words[k] and not (k and words[k] == words[k - 1]):
             excess[k] = _weight(triples, at, low)
@@ -193,20 +199,23 @@ def likeliest_path(
         fresh[:] = 0.0
         highest = 0.0
         for j in range(kept - 1):
+            best, first = law[0, j] if step == 1 else 0.0, 0
             for i in range(kept - 1 if step > 1 else 0):
                 if score[i, j] <= 0:
                     continue
-                scale = 1.0
-                excess[:] = 0.0
-                if listed[i, j] >= 0:
-                    scale = _thirds(listed[i, j], words[step], model, excess)
-                for k in range(kept - 1):
-                    value = score[i, j] * (scale * after[j, k] + excess[k])
-                    if value > fresh[j, k]:
-                        fresh[j, k], came[step, j, k] = value, i
+                shared = score[i, j]
+                if listed[i, j] >= 0 and score[i, j] > _RARE:
+                    shared *= _thirds(listed[i, j], words[step], model, excess)
+                    for k in range(kept - 1):
+                        value = shared * after[j, k] + score[i, j] * excess[k]
+                        if excess[k] > 0 and value > fresh[j, k]:
+                            fresh[j, k], came[step, j, k] = value, i
+                if shared > best:
+                    best, first = shared, i
+            # One word before is the best for all candidates that follow no listed pair.
             for k in range(kept - 1):
-                if step == 1:
-                    fresh[j, k] = law[0, j] * after[j, k]
+                if best * after[j, k] > fresh[j, k]:
+                    fresh[j, k], came[step, j, k] = best * after[j, k], first
                 fresh[j, k] *= law[step, k]
                 highest = max(highest, fresh[j, k])
         _rescale(fresh, highest, law[step])

@@ -418,8 +418,9 @@ def best_detectors(language: str = "en") -> list[str]:
 def make_detector(name: str, language: str = "en") -> Detector:
     """Make the detector of a name, as the command line and other processes know it.
 
-    The names are "patterns", "presidio", "words:" with the path of a list of names, "spacy" for the small pipeline of the
-    language, and "spacy:" with the name or path of a pipeline.
+    The names are "patterns", "presidio", "words:" with the path of a list of names, "regex:" with a kind and a regular
+    expression such as "regex:TICKET=#[0-9]+", "spacy" for the small pipeline of the language, and "spacy:" with the name or
+    path of a pipeline.
     """
     kind, _, which = name.partition(":")
     if name == "patterns":
@@ -428,9 +429,15 @@ def make_detector(name: str, language: str = "en") -> Detector:
         return PresidioDetector(language=language)
     if kind == "words" and which:
         return WordsDetector.load(which)
+    if kind == "regex" and "=" in which:
+        label, _, pattern = which.partition("=")
+        try:
+            return RegexDetector({label: pattern})
+        except re.error as error:
+            raise SpanError(f"{name!r} has no regular expression: {error}. Correct it.") from None
     if kind == "spacy":
         return SpacyDetector(which or f"{language}_core_{'web' if language == 'en' else 'news'}_sm")
     raise SpanError(
-        f"unknown detector {name!r}; use patterns, presidio, spacy:PIPELINE or words:FILE. 'textpriv doctor' lists what is "
-        "installed."
+        f"unknown detector {name!r}; use patterns, presidio, spacy:PIPELINE, words:FILE or regex:KIND=PATTERN. "
+        "'textpriv doctor' lists what is installed."
     )

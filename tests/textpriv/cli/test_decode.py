@@ -61,6 +61,14 @@ def test_the_statement_names_the_columns_that_are_copied(decode, tmp_path):
         assert copied in told["statement"]["not_protected"]
 
 
+def test_progress_is_told_while_documents_are_decoded(decode, tmp_path):
+    (tmp_path / "many.txt").write_text("good film\n" * 120)
+    events = [
+        json.loads(line) for line in decode("many.txt", "b.txt", "--json").stderr.split("\n")[:-1]
+    ]
+    assert {"event": "progress", "documents": 50}.items() <= events[0].items()
+
+
 def test_words_sampled_from_a_model_are_not_called_public_text(decode, public):
     model = public.with_name("model.arpa")
     said = decode("a.txt", "b.txt", "--model", model).stderr

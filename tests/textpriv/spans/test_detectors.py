@@ -179,6 +179,13 @@ def test_a_list_is_read_from_a_file_and_named_on_the_command_line(tmp_path):
     assert detector.fingerprint() != WordsDetector(["bo", "li", "ann"]).fingerprint()
 
 
+def test_a_regular_expression_is_named_as_other_detectors_are():
+    detector = make_detector("regex:TICKET=#[0-9]+=?")
+    assert found(detector, "see #42= and #7") == [("#42=", "TICKET"), ("#7", "TICKET")]
+    with pytest.raises(SpanError, match="has no regular expression"):
+        make_detector("regex:TICKET=(")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [(None, "cannot read the list"), (b"7\n", "has no words"), (b"\xff", "not UTF-8")],
