@@ -15,7 +15,7 @@ from textpriv.errors import MetricError
 from textpriv.statement import PrivacyStatement, at_most, factor_in_words
 
 AXES, FREQUENCY = "axes.npy", "frequency.npy"  # files of an index folder
-_NAMED = ("unit", "epsilon", "delta", "changed", "read")
+_NAMED = ("unit", "epsilon", "delta", "changed", "vocabulary", "read")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,6 +37,8 @@ class Axes:
         Of the presence of a unit; an infinite epsilon means that texts and labels are public.
     changed : float
         Epsilon of a unit whose words change, at the same delta.
+    vocabulary : str
+        Fingerprint of the words and their vectors.
     read : bool
         Whether the labels were read from the texts.
     """
@@ -48,6 +50,7 @@ class Axes:
     epsilon: float
     delta: float
     changed: float
+    vocabulary: str
     read: bool = False
 
     def __post_init__(self) -> None:

@@ -56,5 +56,6 @@ class LabelAxes(TextSynthesizer):
             epsilon=noisy.epsilon,
             delta=noisy.delta,
             changed=zcdp_epsilon(mu**2, noisy.delta) if finite else math.inf,
+            vocabulary=self._side.fingerprint,
             read=noisy.read,
         )
