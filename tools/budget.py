@@ -151,19 +151,19 @@ def rows() -> list[Row]:
     docs = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "mechanisms.md"]
     own = [ROOT / "textpriv" / f"{name}.py" for name in CENTRAL]
     return [
-        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 22_900),
+        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_050),
         *(Row(f"  {name}/", lines_of(f"textpriv/{name}"), most) for name, most in FOLDERS.items()),
         Row("textpriv/synthesis, lines", lines_of("textpriv/synthesis"), 1_800),
         Row("  privatizer.py to errors.py", sum(map(lines_of_file, own)), 1_300),
         Row("pairwise, lines", lines_of("pairwise"), 8_000),
-        Row("modules", len(modules()), 159),
+        Row("modules", len(modules()), 161),
         *map(largest, ("module", "function", "class", "parameters")),
         Row("tests, lines", lines_of("tests"), 26_000),
         Row("recipes, lines", lines_of("recipes"), 5_000),
         Row("documentation, words", words_of(*docs), 30_000),
         Row("README, lines", lines_of_file(ROOT / "README.md"), 150),
         Row("commands of textpriv", commands(), 11),
-        Row("public names of textpriv", public_names("textpriv"), 23),
+        Row("public names of textpriv", public_names("textpriv"), 24),
         Row("public names of pairwise", public_names("pairwise"), 22),
     ]
 

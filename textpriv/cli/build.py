@@ -62,6 +62,11 @@ class BuildOptions(Options):
         help="Levels of a hierarchy and how many groups each has, such as synonyms=5000,kind=500.",
     )
 
+    @property
+    def read_files(self) -> list[str | Path | None]:
+        """Files that are read beside SOURCE."""
+        return [self.prior, self.without, self.function_words, self.text, self.axes_from]
+
     def build(self, source: str) -> Index:
         """Build the index, or the tree."""
         from textpriv.index.index import Index
@@ -130,18 +135,7 @@ def index(
         return
     if source is None or out is None:
         raise typer.BadParameter("name SOURCE and OUT, or list public sets by --list")
-    refuse_lost(
-        out,
-        "OUT",
-        [
-            source,
-            options.prior,
-            options.without,
-            options.function_words,
-            options.text,
-            options.axes_from,
-        ],
-    )
+    refuse_lost(out, "OUT", [source, *options.read_files])
     if out.exists() and not (force and (out / META).is_file()):
         raise IndexFolderError(
             f"{out} exists. Choose another. --force replaces an index folder only."

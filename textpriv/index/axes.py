@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import MetricError
-from textpriv.statement import at_most, factor_in_words
+from textpriv.statement import PrivacyStatement, at_most, factor_in_words
 
-_NAMED = ("unit", "epsilon", "delta", "changed", "read")
+AXES, FREQUENCY = "axes.npy", "frequency.npy"  # files of an index folder
+_NAMED = ("unit", "epsilon", "delta", "changed", "vocabulary", "read")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,6 +37,8 @@ class Axes:
         Of the presence of a unit; an infinite epsilon means that texts and labels are public.
     changed : float
         Epsilon of a unit whose words change, at the same delta.
+    vocabulary : str
+        Fingerprint of the words and their vectors.
     read : bool
         Whether the labels were read from the texts.
     """
@@ -47,6 +50,7 @@ class Axes:
     epsilon: float
     delta: float
     changed: float
+    vocabulary: str
     read: bool = False
 
     def __post_init__(self) -> None:
@@ -76,27 +80,37 @@ class Axes:
         return {"labels": list(self.labels), **named}
 
     @property
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """The arrays of an index folder by file name."""
+        own = {AXES: self.values, FREQUENCY: self.frequency}
+        return {name: np.ascontiguousarray(each, "<f8") for name, each in own.items()}
+
+    @property
     def digest(self) -> str:
         """SHA-256 over all attributes."""
         found = hashlib.sha256(json.dumps(self.listing, sort_keys=True).encode())
-        for array in (self.values, self.frequency):
-            found.update(np.ascontiguousarray(array, "<f8").data)
+        for array in self.arrays.values():
+            found.update(array.data)
         return found.hexdigest()
 
-    # Sentences of statements
+    def added_to(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """Return the statement of words drawn under a metric with these axes."""
+        return statement.extended(
+            assumptions=[self._assumption], not_protected=[self._exposed], notes=[self.note]
+        )
 
     @property
-    def assumption(self) -> str:
+    def _assumption(self) -> str:
         """What a proof takes for granted about the metric."""
         if math.isinf(self.epsilon):
             return "the texts and labels from which the axes of the metric were learned are public"
         return (
-            f"the axes of the metric are the only released part that was learned from private texts: by noisy sums, with "
+            "the axes alone were not fixed before private texts were seen: these reach the metric only by noisy sums, with "
             f"epsilon {at_most(self.epsilon, 3)} and delta {at_most(self.delta, 3)} for {self.unit} more or less"
         )
 
     @property
-    def exposed(self) -> str:
+    def _exposed(self) -> str:
         """What the axes show on purpose."""
         names = ", ".join(self.labels) + (", read from the texts" if self.read else "")
         return f"the label of a text ({names}): each word tells more of it than in the plain space"

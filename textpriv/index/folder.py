@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import IndexFolderError, MetricError, VocabularyError
 from textpriv.files import flush, sha256_file, umask
-from textpriv.index.axes import Axes
+from textpriv.index.axes import AXES, FREQUENCY, Axes
 from textpriv.index.grid import Grid
 from textpriv.index.spaces import SPACES
 from textpriv.language.ngrams import NGrams, read_model, write_model
@@ -38,7 +38,6 @@ META, GRAPH = "index.json", "hnsw.bin"
 _FORMAT = 4
 _WORDS, _FUNCTION = "words.json", "function.json"
 _PRIOR, _MODEL = "prior.npy", "model.npz"
-AXES, FREQUENCY = "axes.npy", "frequency.npy"
 _SAMPLE = 32  # words whose lists are computed again
 
 

@@ -179,15 +179,8 @@ class Index:
         grid = Grid(meta["space"], arrays["points.npy"], meta["unit"])
         lists = arrays["neighbours.npy"], arrays["steps.npy"]
         moved = Moved(*meta["moved"])
-        index = Index(
-            found.vocabulary,
-            grid,
-            lists,
-            moved,
-            model=found.model,
-            axes=found.axes,
-            path=found.path,
-        )
+        more: dict[str, Any] = {"model": found.model, "axes": found.axes, "path": found.path}
+        index = Index(found.vocabulary, grid, lists, moved, **more)
         if not verify:
             index.fingerprint = meta["fingerprint"]
         elif index.fingerprint != meta["fingerprint"]:
@@ -222,8 +215,7 @@ class Index:
         }
         meta = {"space": self.space, "unit": self.unit, "moved": list(self.moved)}
         if self.axes is not None:
-            own = {folder.AXES: self.axes.values, folder.FREQUENCY: self.axes.frequency}
-            arrays |= {name: np.ascontiguousarray(each, float) for name, each in own.items()}
+            arrays |= self.axes.arrays
             meta["axes"] = self.axes.listing
         return arrays, {"kind": folder.INDEX, **meta}
 

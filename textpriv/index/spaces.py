@@ -34,9 +34,9 @@ def transformed(
         raise MetricError(
             'A projection may lengthen Manhattan distances. Use space="euclidean" or "unit" with projection=.'
         )
-    if axes is not None and (space != RECOMMENDED or len(axes.values) != len(vocabulary)):
+    if axes is not None and (space, vocabulary.fingerprint()) != (RECOMMENDED, axes.vocabulary):
         raise MetricError(
-            f'Axes of {len(axes.values):,} words suit a vocabulary of as many, and space="recommended".'
+            'Axes suit only the vocabulary that they were learned over, and space="recommended".'
         )
     rows = vocabulary.vectors.astype(np.float64)
     if space in (UNIT, RECOMMENDED):

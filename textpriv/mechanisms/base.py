@@ -272,12 +272,9 @@ class Mechanism(ABC):
             with an unknown one, in nats. ``numerical_slack``: what rounding may add to them. Further figures.
         """
         index, worst, slack = self.index, figures["worst_word_loss"], figures["numerical_slack"]
-        axes, but = index.axes, "" if index.axes is None else ", but for the axes of the metric,"
         half, most = index.reference_distance, index.reference_distance_90
-        unknown = (
-            f"{self.name} has no closed form, so the statement cannot say how often names stay"
-        )
-        return PrivacyStatement(
+        note = f"{self.name} has no closed form, so the statement cannot say how often names stay"
+        stated = PrivacyStatement(
             mechanism=title,
             adjacency="any two words of the vocabulary, or one of them and an unknown word, in one place of the text",
             epsilon=self.epsilon,
@@ -286,16 +283,11 @@ class Mechanism(ABC):
             proved=True,
             proof=proof,
             assumptions=(
-                f"{public}{but} are public and were fixed before any private text was seen",
-                *([] if axes is None else [axes.assumption]),
+                f"{public} are public and were fixed before any private text was seen",
                 "the operating system's randomness is unpredictable and the run key stays secret",
                 "nobody who sees the output can observe timing or memory",
             ),
-            not_protected=(
-                *self._kept_names,
-                *self._kept_words,
-                *([] if axes is None else [axes.exposed]),
-            ),
+            not_protected=(*self._kept_names, *self._kept_words),
             figures={
                 "local_dp_epsilon": worst + slack,
                 "reference_distance": half,
@@ -304,8 +296,9 @@ class Mechanism(ABC):
                 "reference_loss_90": min(self.epsilon * most, worst) + slack,
                 **figures,
             },
-            notes=(*([] if axes is None else [axes.note]), *([] if self.has_law else [unknown])),
+            notes=() if self.has_law else (note,),
         )
+        return stated if index.axes is None else index.axes.added_to(stated)
 
     @cached_property
     def _kept_names(self) -> tuple[str, ...]:

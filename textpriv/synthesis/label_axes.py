@@ -33,14 +33,14 @@ class LabelAxes(TextSynthesizer):
 
     @property
     def axes_(self) -> Axes:
-        """One axis for each class: how likely the class is once a word is seen."""
+        """One axis for each class: the root of its probability once a word is seen."""
         generator, noisy = self._generator, self.noisy_
         if len(noisy.classes) < 2:
             raise TextprivError("axes set classes apart. Give labels of two or more classes.")
         shares = generator.shares.reshape(len(noisy.classes), -1).sum(axis=1)
         likely = np.exp(generator.apart.tilts.T) * shares
-        # Probabilities are bounded, so no word is so far out that it stays.
-        values = likely / likely.sum(axis=1, keepdims=True)
+        # Roots of probabilities are bounded (Hellinger's distance), so no word is so far out that it stays.
+        values = np.sqrt(likely / likely.sum(axis=1, keepdims=True))
         content = self._side.index.vocabulary.is_content
         values = values - values[content].mean(axis=0)
         length = math.sqrt(float(np.square(values[content]).sum(axis=1).mean()))
@@ -56,5 +56,6 @@ class LabelAxes(TextSynthesizer):
             epsilon=noisy.epsilon,
             delta=noisy.delta,
             changed=zcdp_epsilon(mu**2, noisy.delta) if finite else math.inf,
+            vocabulary=self._side.fingerprint,
             read=noisy.read,
         )
