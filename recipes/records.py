@@ -111,15 +111,20 @@ def bayes(synthesizer: textpriv.TextSynthesizer, words: Any, labels: list[Any]) 
     return float(np.mean(np.array(noisy.classes, object)[scores.argmax(axis=1)] == labels))
 
 
+def without_epsilon(train: Texts, test: Texts, penalty: float) -> Iterator[tuple[str, float]]:
+    """Method and accuracy of the rows that have no epsilon, for one draw of private records."""
+    texts, labels = train
+    yield CLEAR, accuracy(train, test, penalty)
+    yield NOTHING, float(np.mean(np.array(test[1]) == max(set(labels), key=labels.count)))
+    word_by_word = textpriv.privatize(texts, recovery=RECOVERY)
+    yield WORDS, accuracy((list(word_by_word), labels), test, penalty)
+
+
 def cells(
     train: Texts, test: Texts, side: PublicSide, epsilons: list[float], seed: int, penalty: float
 ) -> Iterator[tuple[str, float, float]]:
-    """Method, epsilon and accuracy of all rows for one draw of private records."""
+    """Method, epsilon and accuracy of the other rows for one draw of private records."""
     texts, labels = train
-    yield CLEAR, np.nan, accuracy(train, test, penalty)
-    yield NOTHING, np.nan, float(np.mean(np.array(test[1]) == max(set(labels), key=labels.count)))
-    word_by_word = textpriv.privatize(texts, recovery=RECOVERY)
-    yield WORDS, np.nan, accuracy((list(word_by_word), labels), test, penalty)
     classes = sorted(set(test[1]))
     (_, known), (words, asked) = (features(side, part) for part in (texts, test[0]))
     for epsilon in epsilons:
@@ -135,14 +140,20 @@ def cells(
 
 
 def measure(data: Path, name: str, size: int, epsilons: list[float], draws: int, out: Path) -> None:
-    """Add the cells of a set and size to OUT.csv as they are measured."""
+    """Add the cells of a set and size to OUT.csv as they are measured; rows without epsilon once a draw."""
     train, test = read(data, name)
-    size, penalty, side = min(size, len(train[0])), None, PublicSide()
+    size, side = min(size, len(train[0])), PublicSide()
+    known = pd.read_csv(out).query("set == @name and records == @size")
+    penalty = None if known.empty else float(known["C"].iloc[0])
     for draw in range(draws):
         mixed = np.random.default_rng(draw).permutation(len(train[0]))
         private = taken(train, mixed[:size])
         penalty = penalty or chosen_penalty(private)
-        for method, epsilon, value in cells(private, test, side, epsilons, draw, penalty):
+        found = cells(private, test, side, epsilons, draw, penalty)
+        if not (known["method"].eq(WORDS) & known["draw"].eq(draw)).any():
+            plain = without_epsilon(private, test, penalty)
+            found = itertools.chain(((method, np.nan, value) for method, value in plain), found)
+        for method, epsilon, value in found:
             row = f"{name},{size},{method},{epsilon},{draw},{value:.4f},{penalty}"
             with open(out, "a", encoding="utf-8") as file:
                 file.write(row + "\n")

@@ -40,6 +40,8 @@ class MeasureOptions(Options):
     records_per_author: int = option(default=1, min=1, help="Records of one author that count.")
     index: str | None = INDEX
     workers: int = option(default=1, help="Number of worker processes.", min=1)
+    engine: Literal["local", "spark", "ray"] = rare(default="local", help="Where sums are made.")
+    address: str | None = rare("--address", "--master", help="Spark master or Ray cluster.")
     format: FileFormat | None = FORMAT
     encoding: str | None = rare(metavar="NAME", help="Encoding of the input, such as latin-1.")
     on_error: Literal["fail", "skip"] = option(
@@ -169,6 +171,8 @@ def _measured_and_written(
         raise typer.BadParameter(
             "a killed run goes on from its measurement, which a stream has no place for: add --model FILE"
         )
+    if measuring.engine != "local" and any(map(is_stream, source)):
+        raise typer.BadParameter("a stream is read here: leave out --engine, or name files")
     measuring.check()
     classes = measuring.classes()
     plan = plan_synthesis(
@@ -178,7 +182,7 @@ def _measured_and_written(
         measuring.author,
         **{name: getattr(measuring, name) for name in ("format", "encoding", "on_error")},
     )
-    records = Records(plan, classes, shown_progress(as_json))
+    records = Records(plan, classes, shown_progress(as_json), measuring.engine, measuring.address)
     place = local_path(str(drawing.model) if is_stream(output.name) else output.name)
     sums = beside(place, "sums")
     others = [each for each in (drawing.model, drawing.report) if each is not None]

@@ -35,9 +35,7 @@ _PACKED = {
     "bz2": rb"BZh.1AY&SY",
     "zstd": rb"\x28\xb5\x2f\xfd",
 }  # how they begin
-_REMEDY = (
-    "Repair it, or leave such records out with --on-error skip or quarantine (on_error='skip')."
-)
+_REMEDY = "Repair it, or leave such records out with --on-error skip (on_error='skip')."
 _EXPECTED = {
     "encoding": "expected UTF-8, found bytes or characters that are not.",
     "labels": "expected labels, [] for none.",

@@ -5,16 +5,19 @@ The measurement is on the disk before any text is drawn. A run that was killed g
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
+import pickle
 import secrets
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,7 +33,7 @@ from textpriv.corpus.report import Progress
 from textpriv.corpus.stores import is_stream
 from textpriv.engines.batch import Rows
 from textpriv.engines.local import mapped
-from textpriv.errors import CorpusError
+from textpriv.errors import CorpusError, TextprivError
 from textpriv.files import atomic_write, is_url, local_path, lost_by, sha256_file, umask
 from textpriv.statement import PrivacyStatement
 from textpriv.synthesis.features import Label
@@ -60,11 +63,15 @@ class Records:
     classes : tuple of str or int
         The declared labels; one for records without labels.
     on_progress : callable, optional
+    engine, address
+        As of :class:`textpriv.corpus.release.Release`.
     """
 
     plan: Plan
     classes: tuple[Label, ...]
     on_progress: Callable[[Progress], None] | None = None
+    engine: str = "local"
+    address: str | None = None
     skipped: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -83,20 +90,25 @@ class Records:
 
     def read(self, begin: float, end: float) -> Iterator[Rows]:
         """Yield records in batches; progress goes from ``begin`` to ``end``."""
-        known = {str(label): label for label in self.classes}
         documents = tokens = 0
         self.skipped.clear()
         for number in range(len(self.plan.files)):
-            reader = self.plan.reader(number)
-            for batch in reader:
-                self.skipped.update(bad.reason for bad in batch.bad)
-                yield self._labelled(reader, batch, known)
+            for rows, batch in self.file(number):
+                yield rows
                 documents += len(batch)
                 tokens += sum(text.count(" ") + 1 for text in batch.texts)
                 if self.on_progress is not None:
                     share = batch.fraction and self.plan.fraction(number, batch.fraction)
                     done = None if share is None else begin + (end - begin) * share
                     self.on_progress(Progress(documents, tokens, done))
+
+    def file(self, number: int) -> Iterator[tuple[Rows, Batch]]:
+        """Yield the records of a file in batches, with declared labels, and the batches as they were read."""
+        known = {str(label): label for label in self.classes}
+        reader = self.plan.reader(number)
+        for batch in reader:
+            self.skipped.update(bad.reason for bad in batch.bad)
+            yield self._labelled(reader, batch, known), batch
 
     @staticmethod
     def _labelled(reader: CorpusReader, batch: Batch, known: Mapping[str, Label]) -> Rows:
@@ -121,10 +133,27 @@ class Records:
         return measurement.noisy(first)
 
     def _add(self, total: Sums, index: str, workers: int, share: tuple[float, float]) -> None:
+        adder = _Adder(index, total.empty())
+        if self.engine != "local":
+            self._add_elsewhere(total, adder, workers)
+            return
         jobs = _grouped(self.read(*share))
-        with contextlib.closing(mapped(jobs, _Adder(index, total.empty()), workers)) as parts:
+        with contextlib.closing(mapped(jobs, adder, workers)) as parts:
             for part in parts:
                 total.merge(part)
+
+    def _add_elsewhere(self, total: Sums, adder: _Adder, workers: int) -> None:
+        """Add the records on Spark or Ray, one task for each file."""
+        self.skipped.clear()
+        each = import_module(f"textpriv.engines.{self.engine}").each
+        work = _FileAdder(replace(self, on_progress=None, skipped=Counter()), adder)
+        files = range(len(self.plan.files))
+        for done in each(files, work, address=self.address, workers=workers):
+            if "error" in done:
+                raise CorpusError(done["error"])
+            sums = pickle.loads(base64.b64decode(done["sums"]))  # noqa: S301 - of our own workers
+            total.merge(sums)
+            self.skipped.update(done["skipped"])
 
 
 class _Adder:
@@ -143,6 +172,25 @@ class _Adder:
             texts = [each if each.isascii() else without_halves(each) for each in rows.texts[0]]
             sums.add(self._encoder.encode(texts), rows.names, rows.authors)
         return sums
+
+
+@dataclass(frozen=True)
+class _FileAdder:
+    """Adds the records of one file, by its number; its result is made of JSON types."""
+
+    records: Records
+    adder: _Adder
+
+    def __call__(self, number: int) -> dict[str, Any]:
+        skipped = self.records.skipped
+        skipped.clear()  # a process may have a file after another
+        total = self.adder([])
+        try:
+            for group in _grouped(rows for rows, _ in self.records.file(number)):
+                total.merge(self.adder(group))
+        except TextprivError as error:
+            return {"error": str(error)}
+        return {"sums": base64.b64encode(pickle.dumps(total)).decode(), "skipped": dict(skipped)}
 
 
 def _grouped(batches: Iterable[Rows]) -> Iterator[list[Rows]]:

@@ -19,6 +19,7 @@ from textpriv.tokenization.policy import CLASSES
 _CORPUS, _CLASS, _CELL = Prior(1.0, 1.0), Prior(0.3, 0.4), Prior(0.3, 0.4)
 _MATCHED, _ROUNDS = 4_000, 3  # texts that are drawn to match the corpus, and how often
 _LONGEST = 400  # words of a text that is drawn to match
+_LARGEST = 12.0  # of a tilt that is matched
 _DOUBT = 5.0  # texts with a word, below which their share says little
 _AT_ONCE, _MOST_AT_ONCE = 5_000, 25_000  # texts
 _KEPT_MARK = KEPT - CLASSES.index("punctuation")
@@ -92,7 +93,7 @@ class Generator:
 
     @cached_property
     def tilts(self) -> tuple[Tilts, NDArray[np.float32]]:
-        """Tilts of each class against the corpus with their errors, and tilts of each row for its model."""
+        """Tilts of each class against all records with their errors, and tilts of each row for its model."""
         noisy, rng = self.noisy, np.random.default_rng(0)
         sums = noisy.words.astype(np.float64) * (STEP / WORDS_PART)
         noise = (noisy.sigma * STEP / WORDS_PART) ** 2
@@ -120,7 +121,8 @@ class Generator:
                     own_tilts = own_tilts + level(sums[row], part, 1, _CELL).tilts
                 rows[row] = common + own_tilts
         tilts, errors = (np.stack(each) for each in zip(*of_class, strict=True))
-        return Tilts(tilts, errors), rows
+        # A single class is compared with the public model.
+        return Tilts(tilts if classes > 1 else tilts + corpus, errors), rows
 
     def _matched(self, tilts: Array, wanted: Array, rng: np.random.Generator) -> Array:
         """Correct tilts until drawn texts have the mean features that are wanted."""
@@ -129,7 +131,7 @@ class Generator:
             seen = _MATCHED * np.maximum(found, wanted) / typical
             least = _DOUBT * typical / _MATCHED
             change = np.log((wanted + least) / (found + least)) * seen / (seen + _DOUBT)
-            tilts = np.clip(tilts + change, -8.0, 8.0)
+            tilts = np.clip(tilts + change, -_LARGEST, _LARGEST)
         return tilts
 
     def _means(self, tilts: Array, rng: np.random.Generator) -> tuple[Array, Array]:

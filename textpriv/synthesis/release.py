@@ -59,6 +59,10 @@ class Release:
     """
 
     def __init__(self, space: Space, epsilon: float, delta: float, budget: Any = None) -> None:
+        if epsilon == 0:
+            raise TextprivError(
+                "epsilon must be above 0: it is the protection of one record. 1 is strong, 4 is weak."
+            )
         check_privacy_parameters(epsilon, delta)
         self.space, self.epsilon, self.delta = space, float(epsilon), float(delta)
         self.mu = release_mu(self.epsilon, self.delta)

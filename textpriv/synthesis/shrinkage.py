@@ -15,7 +15,8 @@ Array = NDArray[np.float64]
 
 _ROUNDS = 40
 _STEP = 1.0  # of one round of Newton's method, at most
-_LARGEST = 6.0  # of a tilt
+_LARGEST = 10.0  # of a tilt
+_FREEDOM = 3.0  # degrees of Student's t
 
 
 class Prior(NamedTuple):
@@ -35,19 +36,42 @@ class Tilts(NamedTuple):
 def fitted(noisy: Array, expected: Array, variance: Array, centre: Array, spread: float) -> Tilts:
     """Return the tilts that are likeliest after the sums were seen.
 
-    Minimises ``(noisy - expected exp(t))^2 / (2 variance) + (t - centre)^2 / (2 spread^2)`` by damped Newton steps.
+    Minimises ``(noisy - expected exp(t))^2 / (2 variance)`` plus the cost of a tilt by damped Newton steps. The cost is that
+    of Student's t, so words that a few classes of many have to themselves are not drawn to their centre.
     """
-    # Where a sum is surely above zero, the start is its own logarithm: from afar the slope is nearly flat.
+    # From afar the slope is nearly flat, and there may be two minima: one near the centre, one near the sum's own logarithm.
     deviation = np.sqrt(variance)
     own = np.log(np.maximum(noisy, deviation) / expected)
-    tilts = np.where(noisy > 2 * deviation, own, centre).clip(-_LARGEST, _LARGEST)
-    for _ in range(_ROUNDS):
-        mean = expected * np.exp(tilts)
-        slope = (noisy - mean) * mean / variance - (tilts - centre) / spread**2
-        bend = mean**2 / variance + 1 / spread**2
-        tilts = np.clip(tilts + np.clip(slope / bend, -_STEP, _STEP), -_LARGEST, _LARGEST)
+    ends = [
+        _descended(start, noisy, expected, variance, centre, spread)
+        for start in (centre, np.where(noisy > 2 * deviation, own, centre))
+    ]
+    near, far = (
+        (noisy - expected * np.exp(end)) ** 2 / (2 * variance)
+        + (_FREEDOM + 1) / 2 * np.log1p((end - centre) ** 2 / (_FREEDOM * spread**2))
+        for end in ends
+    )
+    tilts = np.where(far < near, ends[1], ends[0])
     mean = expected * np.exp(tilts)
-    return Tilts(tilts, 1 / np.sqrt(mean**2 / variance + 1 / spread**2))
+    return Tilts(tilts, 1 / np.sqrt(mean**2 / variance + _pull(tilts - centre, spread)))
+
+
+def _descended(
+    start: Array, noisy: Array, expected: Array, variance: Array, centre: Array, spread: float
+) -> Array:
+    """Return the minimum that damped Newton steps reach."""
+    tilts = start.clip(-_LARGEST, _LARGEST)
+    for _ in range(_ROUNDS):
+        mean, pull = expected * np.exp(tilts), _pull(tilts - centre, spread)
+        slope = (noisy - mean) * mean / variance - (tilts - centre) * pull
+        step = slope / (mean**2 / variance + pull)
+        tilts = np.clip(tilts + np.clip(step, -_STEP, _STEP), -_LARGEST, _LARGEST)
+    return tilts
+
+
+def _pull(distance: Array, spread: float) -> Array:
+    """Return how strongly a tilt is drawn to its centre from a distance; less from afar."""
+    return (_FREEDOM + 1) / (_FREEDOM * spread**2 + distance**2)
 
 
 def shrunk(noisy: Array, expected: Array, variance: Array, vectors: Array, prior: Prior) -> Tilts:

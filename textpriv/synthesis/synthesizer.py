@@ -228,7 +228,7 @@ class TextSynthesizer:
             yield from zip(texts, (self.noisy_.classes[each] for each in classes), strict=True)
 
     def words(self, top: int = 20) -> Any:
-        """Return the words that set each class apart.
+        """Return the words that set each class apart, by falling tilt less its standard error.
 
         Returns
         -------
@@ -242,8 +242,9 @@ class TextSynthesizer:
     def words_apart(self, top: int = 20) -> list[tuple[Label, str, float, float]]:
         """Return the rows of :meth:`words`."""
         found, rows = self._generator.apart, []
+        sure = found.tilts - found.errors
         for number, label in enumerate(self.noisy_.classes):
-            for at in np.argsort(-found.tilts[number], kind="stable")[:top]:
+            for at in np.argsort(-sure[number], kind="stable")[: _whole(top)]:
                 word = self._side.words[at], float(found.tilts[number, at])
                 rows.append((label, *word, float(found.errors[number, at])))
         return rows

@@ -258,6 +258,40 @@ def test_several_workers_give_the_same_sums(synthesize, tmp_path, monkeypatch, a
     assert totals[0].any()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("author", [None, "author"])
+def test_any_engine_gives_the_same_sums(synthesize, tmp_path, monkeypatch, author):
+    totals, noisy = {}, Release.noisy
+    given = [{**row, "author": n // 2} for n, row in enumerate(records(400))]
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        write(tmp_path / f"in/{number}.jsonl", given[number::4])
+    more = [] if author is None else ["--author", author, "--records-per-author", "2"]
+    engines = {"here": [], "four": ["--workers", 4], "spark": [], "ray": []}
+    for name, options in engines.items():
+        if name in ("spark", "ray"):
+            pytest.importorskip({"spark": "pyspark", "ray": "ray"}[name])
+            options = ["--engine", name, "--workers", 2]
+
+        def seen(self, sums, *, name=name, **rest):
+            totals[name] = sums.total().copy()
+            return noisy(self, sums, **rest)
+
+        monkeypatch.setattr(Release, "noisy", seen)
+        done = synthesize(tmp_path / "in", tmp_path / f"{name}.jsonl", *options, *more)
+        assert done.exit_code == 0, done.stderr
+    assert totals["here"].any()
+    for name in engines:
+        assert np.array_equal(totals[name], totals["here"])
+
+
+@pytest.mark.parametrize("engine", ["spark", "ray"])
+def test_a_stream_is_not_handed_to_an_engine(synthesize, tmp_path, engine):
+    done = synthesize("-", tmp_path / "out.jsonl", "--engine", engine, input="{}")
+    assert done.exit_code == 2
+    assert "a stream is read here" in done.stderr
+
+
 # Bad input
 
 GOOD = records(2)

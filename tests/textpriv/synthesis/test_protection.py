@@ -233,7 +233,7 @@ def test_classes_that_are_read_are_named_as_read():
         ({"authors": ["one", None]}, "no author"),
         ({"authors": ["one", float("nan")]}, "no author"),
         ({"authors": ["one"]}, "differ in number"),
-        ({"epsilon": 0}, "epsilon must be > 0"),
+        ({"epsilon": 0}, "protection of one record"),
         ({"delta": 0}, "delta = 0 cannot be met"),
         ({"classes": []}, "one or more different labels"),
         ({"records_per_author": 0, "authors": ["one", "two"]}, "whole number from 1 up"),

@@ -66,6 +66,18 @@ def test_words_tell_classes_apart_with_standard_errors(fitted):
     assert (found.standard_error > 0).all()
 
 
+def test_words_come_by_falling_tilt_less_error(fitted):
+    for _, own in fitted.words(top=len(WORDS)).groupby("label"):
+        assert (own.tilt - own.standard_error).is_monotonic_decreasing
+
+
+def test_words_of_one_class_are_compared_with_the_model():
+    found = made().fit(["a film was good"] * 3000).words(top=12).set_index("word").tilt
+    # Eight in nine of the model's texts lack it, none of the records.
+    assert found["good"] > 0.5
+    assert found["bad"] < 0
+
+
 def test_records_without_labels_have_no_label():
     assert made().fit(GOOD * 100).sample(5, random_state=0).columns.tolist() == ["text"]
 
@@ -142,6 +154,17 @@ def test_tilts_are_found_again_where_noise_is_small():
     # With nothing but noise, tilts stay near zero.
     lost = shrunk(seen, expected, noise * 1e9, vectors, Prior(0.5, 0.5))
     assert np.abs(lost.tilts).max() < 0.3
+
+
+def test_a_word_of_one_class_of_many_keeps_its_tilt():
+    # Of twenty classes one has nearly all of the first word; the others have their usual share.
+    expected = np.append(1.0, np.full(199, 30.0))
+    seen = np.append(20.0, np.full(199, 30.0))
+    vectors = np.random.default_rng(0).normal(size=(200, 5))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    found = shrunk(seen, expected, 1.5 + 0.35 * seen, vectors, Prior(0.3, 0.4))
+    assert found.tilts[0] > 2
+    assert np.abs(found.tilts[1:]).max() < 0.3
 
 
 def test_an_index_of_another_language_needs_a_model():
