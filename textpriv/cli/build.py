@@ -51,7 +51,7 @@ class BuildOptions(Options):
     axes_from: Path | None = option(
         metavar="FILE",
         help="File of 'textpriv synthesize --model'. Its labels become axes of the metric, at no further loss: private "
-        "words then keep more of what tells labels apart.",
+        "words then keep more of what tells labels apart. For up to about 10 labels.",
     )
     hierarchy: Literal["ward", "average", "complete", "single", "file", "wordnet"] | None = option(
         help="Make a tree for --mechanism tree: by clustering, from a file of 'word TAB group/group' lines, or from WordNet."
