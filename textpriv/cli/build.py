@@ -143,7 +143,8 @@ def index(
     print(f"{out}: {len(built):,} words, {done['seconds']:.1f} s")
     if sum(word != word.lower() for word in built.vocabulary.words) > len(built) // 20:
         say("Many words have capitals, and texts are lower-cased. Add --lower to match them.")
-    say(f"{built.vocabulary.function_words.sentence.capitalize()}.")
+    listed = built.vocabulary.function_words.sentence
+    say(f"{listed[0].upper()}{listed[1:]}.")
     if built.language is None:
         say("The language is not known. Name it to use its function words, such as --language en.")
     say(f"Next: textpriv explain WORD --index {out} --recovery 0.1")
