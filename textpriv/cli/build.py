@@ -161,7 +161,8 @@ def index(
     print(f"{out}: {len(built):,} words, {done['seconds']:.1f} s")
     if sum(word != word.lower() for word in built.vocabulary.words) > len(built) // 20:
         say("Many words have capitals, and texts are lower-cased. Add --lower to match them.")
-    say(f"{built.vocabulary.function_words.sentence.capitalize()}.")
+    listed = built.vocabulary.function_words.sentence
+    say(f"{listed[0].upper()}{listed[1:]}.")
     if built.axes is not None:
         say(f"Axes of the labels {', '.join(built.axes.labels)}. {built.axes.note}.")
     if built.language is None:

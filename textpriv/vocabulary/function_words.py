@@ -36,17 +36,22 @@ class FunctionWords(NamedTuple):
     source: str
 
     @property
+    def kind(self) -> str:
+        """What the words are called: without a list they are no function words."""
+        return "function words" if self.source else "commonest words"
+
+    @property
     def sentence(self) -> str:
         """What a statement says of them: how many, which, and what they show."""
         count = f"{len(self.words):,}"
         if not self.source:
             return (
-                f"the {count} commonest words, which no recovery figure counts. There is no list of function words for this "
+                f"the {count} {self.kind}, which no recovery figure counts. There is no list of function words for this "
                 f"language, so content words may be among them: {', '.join(self.words)}"
             )
         names = [word.capitalize() for word in _NAMES if word in self.words]
         return (
-            f"{count} function words ({', '.join(self.words[:_NAMED])}, ...), which no recovery figure counts, by "
+            f"{count} {self.kind} ({', '.join(self.words[:_NAMED])}, ...), which no recovery figure counts, by "
             f"{self.source}. They show the gender of pronouns, negation, and names that are such words"
             + f" ({', '.join(names)})"
             * bool(names)

@@ -500,3 +500,10 @@ def test_detect_auto_takes_the_best_that_is_installed_and_says_which(
     assert "[PERSON]" in (tmp_path / "out.txt").read_text()
     found = json.loads(run("doctor", "--json").stdout)["checks"][-1]["found"]
     assert found == "for --detect auto: spacy:en_tiny_lg, spacy:en_tiny_sm"
+
+
+def test_index_names_the_list_of_the_language_as_it_is_written(run, tmp_path):
+    lines = [f"{word} {number} .5\n" for number, word in enumerate(["die", "haus", "will"])]
+    (tmp_path / "de.txt").write_text("".join(lines))
+    told = run("index", tmp_path / "de.txt", tmp_path / "de.idx", "--language", "de").stderr
+    assert "spaCy's stop words of 'de'" in " ".join(told.split())

@@ -153,6 +153,14 @@ def test_stay_probabilities_are_those_of_the_distributions(small):
         assert (exact <= high * (1 + 1e-9)).all()
 
 
+def test_a_report_calls_commonest_words_no_function_words():
+    index = Index.build(vocabulary([f"w{i}" for i in range(40)]), k=16)
+    page = report_page(textpriv.Privatizer(TEM(index, 3.0)))
+    assert "Commonest words often stay:" in page
+    assert "all but the 4 commonest words" in page
+    assert "4 function words" not in page
+
+
 def test_page_statement_and_report_agree_on_the_list(english):
     listed = english.vocabulary.function_words
     number, privatizer = len(listed.words), textpriv.Privatizer(TEM(english, 3.0))
