@@ -19,7 +19,7 @@ from pairwise.errors import (
 
 Self = TypeVar("Self", bound="Options")
 
-_POSITIVE = ("alpha", "radius", "rate")
+_POSITIVE = ("alpha", "radius")
 _WHOLE = ("horizon", "kappa", "steps")
 
 
@@ -178,15 +178,14 @@ class SGDOutput(Options):
     loss : {"logistic", "hinge"}, default="logistic"
     radius : float, optional
         As in ``OnPair``.
-    steps, rate : optional
-        T and η; defaults from public numbers.
+    steps : int, optional
+        T; default from public numbers.
     """
 
     name = "sgd-output"
     loss: str = "logistic"
     radius: float | None = None
     steps: int | None = None
-    rate: float | None = None
 
 
 @dataclass(frozen=True)
