@@ -23,7 +23,7 @@ class InvalidParameterError(PairwiseError):
 
 
 class InvalidPairsError(PairwiseError):
-    """A list of pairs has the wrong shape, indices out of range, or a public topology that is no graph."""
+    """A list of pairs has the wrong shape, or indices out of range."""
 
 
 class UnsupportedEventError(PairwiseError):

@@ -7,11 +7,14 @@ products of the norms of two vectors, and a sum of clipped gradients is two matr
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import CLIP_SLACK, lengths
 
 if TYPE_CHECKING:
@@ -23,6 +26,51 @@ _BLOCK = 8192
 
 # A factor on the size of simulated noise: one draw of the largest singular value of pure noise varies by a few percent.
 _NOISE_MARGIN = 1.1
+
+_STEPS = 10
+# Norm to which the gradient of a pair is clipped, over data_norm²: it binds for most pairs, so each counts by its direction.
+_CLIP = 0.1
+# Factor on the noisy mean gradient, in units of the clip and divided by the root of the steps.
+_RATE = 60.0
+
+
+@dataclass(frozen=True)
+class ContrastivePlan:
+    """Descent on a list of pairs of which ``kappa`` may change together, from public numbers.
+
+    Attributes
+    ----------
+    rows : int
+        Of W.
+    margin, clip : float
+        Of the contrastive loss, and of the gradient of one pair.
+    step : float
+        Factor on a sum of gradients.
+    steps : int
+    noise : GaussianPlan
+        The release of the sum of one step.
+    """
+
+    rows: int
+    margin: float
+    clip: float
+    step: float
+    steps: int
+    noise: GaussianPlan
+
+
+def plan_contrastive(
+    m: int, d: int, rows: int, mu: float, *, data_norm: float, kappa: int, in_place: bool
+) -> ContrastivePlan:
+    """Return the plan for ``m`` pairs of records with ``d`` features at a cost of ``mu``.
+
+    kappa clipped gradients move the sum by at most kappa times the clip, twice that where pairs change in place.
+    """
+    clip = _CLIP * data_norm * data_norm
+    moved = (2.0 if in_place else 1.0) * kappa * clip
+    noise = plan_gaussian(moved, mu / math.sqrt(_STEPS), rows * d)
+    step = _RATE / math.sqrt(_STEPS) / (m * clip)
+    return ContrastivePlan(rows, math.sqrt(2.0) * data_norm, clip, step, _STEPS, noise)
 
 
 def _clip_factors(norms: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
@@ -126,45 +174,34 @@ def shrink_singular_values(matrix: NDArray[np.float64], threshold: float) -> NDA
     return np.asarray((left * shrunk) @ right)
 
 
-class DriftDescent:
-    """Gradient steps from noisy gradient sums: post-processing only, so nothing here costs privacy.
+def contrastive_descent(
+    points: NDArray[np.float64],
+    index: NDArray[np.int64],
+    dissimilar: NDArray[np.bool_],
+    plan: ContrastivePlan,
+    randomness: Randomness,
+) -> NDArray[np.float64]:
+    """Return W after the noisy steps of a plan, shape (rows, d); only the sums of gradients touch the pairs.
 
     W is the public start plus a drift. Of the drift only what exceeds noise is used: next to the drift runs a copy made
     of freshly drawn noise of the same size that takes the same steps, and singular values of the drift below the largest
     one of that copy are dropped. Where the data say nothing that the noise would not, W stays at its start, which for a
     square W is the Euclidean metric.
-
-    Parameters
-    ----------
-    start : (d', d) float64 array
-        Data-independent.
-    step : float
-        Factor on every gradient, constant.
-    randomness : Randomness
-        Source of the copy's noise.
-
-    Attributes
-    ----------
-    W : (d', d) float64 array
-        The current factor.
     """
-
-    def __init__(self, start: NDArray[np.float64], step: float, randomness: Randomness) -> None:
-        self.W = start.copy()
-        self._start = start
-        self._step = step
-        self._randomness = randomness
-        self._drift = np.zeros_like(start)
-        self._noise = np.zeros_like(start)
-
-    def descend(self, gradient: NDArray[np.float64], noise_scale: float) -> None:
-        """Take one step along a released gradient whose entries carry noise of standard deviation ``noise_scale``."""
-        if noise_scale == 0:
-            self._drift -= self._step * gradient
-            self.W = self._start + self._drift
-            return
-        copy = noise_scale * self._randomness.normal(gradient.shape)
-        self._drift -= self._step * reachable_part(self.W, gradient)
-        self._noise -= self._step * reachable_part(self.W, copy)
-        threshold = _NOISE_MARGIN * float(np.linalg.norm(self._noise, 2))
-        self.W = self._start + shrink_singular_values(self._drift, threshold)
+    start = orthonormal_rows(plan.rows, points.shape[1], randomness)
+    W, drift, pure_noise = start, np.zeros_like(start), np.zeros_like(start)
+    for _ in range(plan.steps):
+        total = clipped_gradient_sum(
+            W, points, index, dissimilar, margin=plan.margin, clip=plan.clip
+        )
+        gradient = plan.noise.release(total, randomness)
+        if plan.noise.sigma == 0:
+            drift -= plan.step * gradient
+            W = start + drift
+            continue
+        copy = plan.noise.sigma * randomness.normal(gradient.shape)
+        drift -= plan.step * reachable_part(W, gradient)
+        pure_noise -= plan.step * reachable_part(W, copy)
+        threshold = _NOISE_MARGIN * float(np.linalg.norm(pure_noise, 2))
+        W = start + shrink_singular_values(drift, threshold)
+    return W

@@ -24,7 +24,6 @@ from pairwise.algorithms.auto import default_steps
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import clip_records, project_to_ball
 from pairwise.pairs.losses import AUCPairs, PairBounds
-from pairwise.pairs.topology import random_matching
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -130,6 +129,15 @@ def plan_descent(
     path = 4.0 * radius
     rate = path / math.sqrt(steps * (bounds.change**2 + p * noise.sigma**2))
     return DescentPlan(n, batching, int(steps), rate, radius, noise, noise.event(steps))
+
+
+def random_matching(n: int, randomness: Randomness) -> NDArray[np.int64]:
+    """Return a uniformly random perfect matching of the slots 0..n−1, shape (n // 2, 2); one slot stays out for odd n.
+
+    Independent of all data, so it may be published.
+    """
+    half = n // 2
+    return randomness.permutation(n)[: 2 * half].reshape(half, 2)
 
 
 def _mean_gradient(

@@ -19,8 +19,8 @@ from pairwise.errors import (
 
 Self = TypeVar("Self", bound="Options")
 
-_POSITIVE = ("alpha", "clip", "learning_rate", "radius", "rate")
-_WHOLE = ("horizon", "kappa", "n_steps", "steps")
+_POSITIVE = ("alpha", "radius")
+_WHOLE = ("horizon", "kappa", "steps")
 
 
 @dataclass(frozen=True)
@@ -178,15 +178,14 @@ class SGDOutput(Options):
     loss : {"logistic", "hinge"}, default="logistic"
     radius : float, optional
         As in ``OnPair``.
-    steps, rate : optional
-        T and η; defaults from public numbers.
+    steps : int, optional
+        T; default from public numbers.
     """
 
     name = "sgd-output"
     loss: str = "logistic"
     radius: float | None = None
     steps: int | None = None
-    rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -196,40 +195,22 @@ class Edges(Options):
     Parameters
     ----------
     kappa : int, optional
-        How many pairs may change together, a declared public bound. Left out, it is computed from a public topology.
-    topology : {"private", "public"}, default="private"
-        Whether it is public *who is paired with whom*. If it is, pairs are indices, the statement says so, and a kappa
-        below the true bound of the graph is refused.
+        How many pairs may change together, a declared public bound.
     adjacency : {"zero-out", "replace-one"}, default="zero-out"
         Whether the kappa pairs are removed or changed in place, at twice the noise.
-    n_steps : int, default=10
-    clip : float, optional
-        Norm to which the gradient of each pair is clipped, as a whole matrix. Default a tenth of ``data_norm``², small
-        enough to bind for most pairs, so that a pair counts by its direction.
-    learning_rate : float, default=60.0
-        Factor on the noisy mean gradient, in units of ``clip`` and divided by √``n_steps``.
     """
 
     name = "edges"
     kappa: int | None = None
-    topology: str = "private"
     adjacency: str = "zero-out"
-    n_steps: int = 10
-    clip: float | None = None
-    learning_rate: float = 60.0
 
     def check(self) -> None:
         """Refuse settings out of their range."""
         super().check()
-        choices = {
-            "topology": ("private", "public"),
-            "adjacency": ("zero-out", "replace-one"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise InvalidParameterError(
-                    f"{name} must be one of {', '.join(map(repr, allowed))}; found {getattr(self, name)!r}."
-                )
+        if self.adjacency not in ("zero-out", "replace-one"):
+            raise InvalidParameterError(
+                f"adjacency must be 'zero-out' or 'replace-one'; found {self.adjacency!r}."
+            )
 
 
 # The algorithms of a ranking by their names. The rule of "auto" is algorithms.auto.

@@ -7,7 +7,6 @@ Source: Li, Pan, Sui, Tsang, *Secure Metric Learning via Differential Pairwise P
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,23 +14,18 @@ from numpy.typing import NDArray
 
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import release_mu
-from pairwise.algorithms.contrastive import DriftDescent, clipped_gradient_sum, orthonormal_rows
+from pairwise.algorithms.contrastive import contrastive_descent, plan_contrastive
 from pairwise.algorithms.options import Edges
-from pairwise.errors import InvalidPairsError, check_whole
+from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole
 from pairwise.estimators.base import FitPlan, keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.metric import MahalanobisMetric
 from pairwise.noise.randomness import Randomness
-from pairwise.noise.release import plan_gaussian
 from pairwise.pairs.clipping import clip_records
-from pairwise.pairs.topology import PairGraph, group_size
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
     from sklearn.utils import Tags
 
     from pairwise.accounting.budget import PrivacyBudget
-
-Array = NDArray[np.float64]
 
 
 class DPPMetricLearner(MahalanobisMetric):
@@ -47,7 +41,7 @@ class DPPMetricLearner(MahalanobisMetric):
         Below one over the number of pairs; default min(1e-5, m^-1.5).
     kappa : int or Edges, optional
         How many pairs may change together, a declared public bound. It protects an *individual* only if nobody can be in
-        more than kappa pairs. ``Edges(kappa, ...)`` for a public topology and the other settings.
+        more than kappa pairs. ``Edges(kappa, adjacency)`` for pairs that change in place.
     n_components : int or None, default=None
         Rows of W; at most d. None: d, which starts at the Euclidean metric.
     data_norm : float, default=1.0
@@ -110,10 +104,6 @@ class DPPMetricLearner(MahalanobisMetric):
         tags.input_tags.two_d_array = False
         return tags
 
-    @property
-    def _options(self) -> Edges:
-        return self.kappa if isinstance(self.kappa, Edges) else Edges(self.kappa)
-
     @keeps_state_on_error
     def fit(self, pairs: Any, y: Any, **refused: Any) -> DPPMetricLearner:
         """Learn W.
@@ -121,113 +111,67 @@ class DPPMetricLearner(MahalanobisMetric):
         Parameters
         ----------
         pairs : array-like
-            (m, 2, d) points, or (m, 2) indices into ``preprocessor``. Each row is one pair; with a private topology a
-            repeated pair counts as often as it is listed.
+            (m, 2, d) points, or (m, 2) indices into ``preprocessor``. Each row is one pair; a repeated pair counts as often
+            as it is listed.
         y : (m,) array-like
             +1 (similar) or −1 (dissimilar).
         """
         refuse_fit_parameters(refused)
-        options = self._options
+        options = self.kappa if isinstance(self.kappa, Edges) else Edges(self.kappa)
         options.check()
         if self.n_components is not None:
             check_whole("n_components", self.n_components)
         points, index = self._points_and_index(pairs)
         dissimilar = _signs(y, len(index)) < 0
-        self.n_features_in_ = points.shape[1]
+        self.n_features_in_ = d = points.shape[1]
         delta = self._check_settings(len(index))
-        graph = None
-        if options.topology == "public":
-            graph = self._public_graph(pairs, len(points))
-        self.kappa_ = group_size(options.kappa, graph, private=math.isfinite(float(self.epsilon)))
+        kappa = _declared(options, private=math.isfinite(self.epsilon))
+        adjacency = Adjacency(options.adjacency)
+        learning = plan_contrastive(
+            len(index),
+            d,
+            d if self.n_components is None else min(int(self.n_components), d),
+            release_mu(float(self.epsilon), delta),
+            data_norm=float(self.data_norm),
+            kappa=kappa,
+            in_place=adjacency is Adjacency.REPLACE_ONE,
+        )
         randomness = Randomness(self.random_state)
         records = clip_records(points, float(self.data_norm))
-        plan = self._plan(records, index, dissimilar, delta, graph, randomness)
-        self.components_ = self._execute(plan, delta, randomness, len(index))
-        self._n_features_out = len(self.components_)
-        return self
-
-    def _public_graph(self, pairs: Any, n: int) -> PairGraph:
-        if np.ndim(pairs) != 2:
-            raise InvalidPairsError(
-                "a public topology says who is paired with whom: pass (m, 2) indices and preprocessor=. Whether two points "
-                "are one individual would be read off their features, which are private."
-            )
-        return PairGraph(np.asarray(pairs), n)
-
-    def _plan(
-        self,
-        points: Array,
-        index: NDArray[np.int64],
-        dissimilar: NDArray[np.bool_],
-        delta: float,
-        graph: PairGraph | None,
-        randomness: Randomness,
-    ) -> FitPlan:
-        """Return the plan of descent on all pairs.
-
-        kappa clipped gradients move the sum by at most kappa times the clip, twice that where pairs change in place.
-        """
-        options, kappa, m, d = self._options, self.kappa_, len(index), points.shape[1]
-        R, steps = float(self.data_norm), int(options.n_steps)
-        clip = 0.1 * R * R if options.clip is None else float(options.clip)
-        in_place = Adjacency(options.adjacency) is Adjacency.REPLACE_ONE
-        moved = (2.0 if in_place else 1.0) * kappa * clip
-        rows = d if self.n_components is None else min(int(self.n_components), d)
-        mu = release_mu(float(self.epsilon), delta)
-        noise = plan_gaussian(moved, mu / math.sqrt(steps), rows * d)
-        self.noise_scale_ = noise.sigma / clip
-
-        def run() -> Array:
-            start = orthonormal_rows(rows, d, randomness)
-            step = float(options.learning_rate) / math.sqrt(steps) / (m * clip)
-            descent = DriftDescent(start, step, randomness)
-            for _ in range(steps):
-                total = clipped_gradient_sum(
-                    descent.W,
-                    points,
-                    index,
-                    dissimilar,
-                    margin=math.sqrt(2.0) * R,
-                    clip=clip,
-                )
-                descent.descend(noise.release(total, randomness), noise.sigma)
-            return descent.W
-
-        return self._described(noise.event(steps), moved, run, graph)
-
-    def _described(
-        self, event: DpEvent, moved: float, run: Callable[[], Array], graph: PairGraph | None
-    ) -> FitPlan:
-        """Return the plan with what its statement says."""
-        options, kappa = self._options, self.kappa_
-        declared = f"kappa = {kappa} was declared without looking at the pairs"
-        return FitPlan(
-            event=event,
-            sensitivity=moved,
-            run=run,
+        plan = FitPlan(
+            event=learning.noise.event(learning.steps),
+            sensitivity=learning.noise.sensitivity,
+            run=lambda: contrastive_descent(records, index, dissimilar, learning, randomness),
             mechanism=(
-                f"contrastive metric learning on a list of pairs ({options.n_steps} steps, all pairs, Gaussian noise, "
+                f"contrastive metric learning on a list of pairs ({learning.steps} steps, all pairs, Gaussian noise, "
                 f"kappa = {kappa})"
             ),
             proof="errata DPP-2 (one clip of the whole matrix); groups of pairs by adding up",
-            adjacency=Adjacency(options.adjacency),
+            adjacency=adjacency,
             unit="any one pair" if kappa == 1 else f"any {kappa} pairs",
             assumptions=(
                 "the number of pairs is public",
-                "the topology of the pairs is public" if graph else declared,
+                f"kappa = {kappa} was declared without looking at the pairs",
             ),
-            not_protected=("who is paired with whom",) if graph else (),
-            notes=(_individuals(kappa, graph),),
+            notes=(
+                f"an individual in more than {kappa} pairs is not protected as a whole, only any {kappa} of the pairs "
+                "(errata DPP-12)",
+            ),
         )
+        self.components_ = self._execute(plan, delta, randomness, len(index))
+        self._n_features_out = len(self.components_)
+        self.kappa_, self.noise_scale_ = kappa, learning.noise.sigma / learning.clip
+        return self
 
 
-def _individuals(kappa: int, graph: PairGraph | None) -> str:
-    if graph is not None and graph.max_degree <= kappa:
-        return "nobody is in more pairs than kappa, so all pairs of one individual are covered together"
-    return (
-        f"an individual in more than {kappa} pairs is not protected as a whole, only any {kappa} of the pairs "
-        "(errata DPP-12)"
-    )
+def _declared(options: Edges, *, private: bool) -> int:
+    """Return kappa, which a private fit needs and does not compute."""
+    if options.kappa is None and private:
+        raise InvalidParameterError(
+            "kappa must be declared: computed from the pairs it would reveal them. Give a public bound on how many pairs "
+            "change together."
+        )
+    return 1 if options.kappa is None else int(options.kappa)
 
 
 def _signs(y: Any, m: int) -> NDArray[np.int64]:

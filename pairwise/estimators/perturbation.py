@@ -83,12 +83,11 @@ def _plan_sgd(
     blocks = sgd.shuffled_blocks(n, passes, block, randomness)
     T = len(blocks)
     # The sum of all steps, public: a mean gradient that never turned would carry w that far.
-    rate = 20.0 * radius / change / T if options.rate is None else float(options.rate)
-    if L is not None and options.rate is None:
-        rate = min(rate, 2.0 / L)
-    smooth = L is not None and rate <= 2.0 / L
+    rate = 20.0 * radius / change / T
+    if L is not None:
+        rate = min(rate, 2.0 / L)  # a longer step would expand
     involved = sgd.involvement(blocks, n)
-    bound = sgd.average_sensitivity(involved, T, rate, change, smooth=smooth)
+    bound = sgd.average_sensitivity(involved, T, rate, change, smooth=L is not None)
     noise = plan_gaussian(min(bound, 2.0 * radius), mu, sums.dimension)
 
     def run() -> np.ndarray:

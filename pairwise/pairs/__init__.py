@@ -1,1 +1,1 @@
-"""Records clipped to a public norm, sums of pair gradients, and graphs of pairs."""
+"""Records clipped to a public norm, and sums of pair gradients."""

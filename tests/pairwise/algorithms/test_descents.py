@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.auto import default_radius
-from pairwise.algorithms.descent import RecordSums, noisy_descent, plan_descent, record_bounds
+from pairwise.algorithms.descent import (
+    RecordSums,
+    noisy_descent,
+    plan_descent,
+    random_matching,
+    record_bounds,
+)
 from pairwise.algorithms.giga import certified_sensitivity, offline_giga, plan_online, schedule
 from pairwise.algorithms.sgd import (
     average_sensitivity,
@@ -77,6 +83,25 @@ def test_large_tables_take_matchings_whose_pair_moves_once():
     plan = plan_descent(pair_bounds(10_001, 2), 1.0, 1.0, steps=1)
     assert plan.batching == "matching"
     assert plan.noise.sensitivity == pytest.approx(2.0 / 5000)
+
+
+@pytest.mark.parametrize("n", [2, 7, 100])
+def test_a_matching_uses_every_slot_at_most_once(n):
+    pairs = random_matching(n, Randomness(1))
+    assert pairs.shape == (n // 2, 2)
+    assert len(np.unique(pairs)) == 2 * (n // 2)
+    assert pairs.max() < n
+
+
+def test_matchings_are_uniform():
+    source = Randomness(2)
+    counts = {}
+    for _ in range(3000):
+        key = frozenset(frozenset(pair) for pair in random_matching(4, source).tolist())
+        counts[key] = counts.get(key, 0) + 1
+    # Three matchings of four slots, 1000 each; a deviation of 140 is 5.4 standard errors, false alarm below 1e-6.
+    assert len(counts) == 3
+    assert all(abs(count - 1000) < 140 for count in counts.values())
 
 
 def test_descent_without_noise_comes_near_the_minimum():

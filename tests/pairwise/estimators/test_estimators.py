@@ -364,7 +364,7 @@ def test_metric_speaks_as_metric_learn_does():
 # -- pairs
 
 
-@pytest.mark.parametrize("options", [2, Edges(2, n_steps=5)])
+@pytest.mark.parametrize("options", [2, Edges(2)])
 def test_pair_learner_states_its_group_and_price(options):
     pairs, y = pairs_of()
     learner = DPPMetricLearner(2.0, 1e-5, options).fit(pairs, y)
@@ -382,20 +382,7 @@ def test_pair_learner_stretches_the_feature_that_decides():
     assert M[0, 0] > 1.2 * max(M[1, 1], M[2, 2])
 
 
-def test_public_topology_names_what_it_exposes_and_checks_a_declared_kappa():
-    X = np.random.default_rng(0).normal(size=(30, 3)) / 3
-    pairs = np.array([[i, i + 1] for i in range(0, 28, 2)] + [[0, 2], [2, 4]])
-    y = np.tile([1, -1], 8)
-    learner = DPPMetricLearner(2.0, 1e-4, Edges(topology="public"), preprocessor=X).fit(pairs, y)
-    assert "who is paired with whom" in learner.statement_.not_protected
-    triangle = np.vstack([pairs, [[0, 4], [1, 3]]])
-    with pytest.raises(InvalidParameterError, match="kappa must be at least"):
-        DPPMetricLearner(2.0, 1e-4, Edges(1, topology="public"), preprocessor=X).fit(
-            triangle, np.tile([1, -1], 9)
-        )
-
-
-def test_private_topology_needs_a_declared_kappa():
+def test_private_fit_of_pairs_needs_a_declared_kappa():
     with pytest.raises(InvalidParameterError, match="declared"):
         DPPMetricLearner(1.0).fit(*pairs_of(20))
 
@@ -418,8 +405,7 @@ def test_lists_that_are_no_pairs_are_refused(pairs, y):
     "options",
     [
         Edges(0),
-        Edges(1, topology="secret"),
-        Edges(1, clip=-1.0),
+        Edges(1, adjacency="add/remove"),
     ],
 )
 def test_options_of_pairs_without_meaning_are_refused(options):

@@ -8,7 +8,6 @@ from dp_accounting import dp_event
 
 from pairwise import (
     DPPMetricLearner,
-    Edges,
     Ftrl,
     PrivateAUCClassifier,
     PrivateMetricLearner,
@@ -50,12 +49,6 @@ def test_fit_in_the_largest_and_smallest_unit_is_finite(name, unit):
 def test_unit_without_digits_is_refused(name, unit):
     with pytest.raises(InvalidParameterError, match="keep their digits"):
         fitted(name, unit)
-
-
-@pytest.mark.parametrize("options", [{"learning_rate": 1e160}, {"clip": 1e-300}], ids=str)
-def test_option_without_digits_is_refused(options):
-    with pytest.raises(InvalidParameterError, match="keep their digits"):
-        fitted("pairs", 1.0, kappa=Edges(2, **options))
 
 
 def test_gradient_is_clipped_where_its_square_underflows():

@@ -9,14 +9,13 @@ import pytest
 
 from pairwise import (
     DPPMetricLearner,
-    Edges,
     PrivateAUCClassifier,
     PrivateMetricLearner,
     PrivateSearchCV,
     PublicScaler,
     SubsetQuery,
 )
-from pairwise.errors import InvalidPairsError, PairwiseError
+from pairwise.errors import PairwiseError
 
 pytestmark = pytest.mark.filterwarnings("ignore::textpriv.statement.UnsoundWarning")
 
@@ -24,11 +23,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::textpriv.statement.UnsoundWarni
 def table(n: int = 200, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     X = np.random.default_rng(seed).normal(size=(n, d)) / 3
     return X, (X[:, 0] > 0).astype(int)
-
-
-def edges_of(settings: dict, kappa: int | None = None, **options) -> DPPMetricLearner:
-    """Return a learner of pairs with options."""
-    return DPPMetricLearner(kappa=Edges(kappa, **options), **settings)
 
 
 def chain(error: BaseException | None) -> str:
@@ -39,34 +33,13 @@ def chain(error: BaseException | None) -> str:
     return text
 
 
-def test_public_topology_refuses_points():
-    # Individuals would be told apart by their features, so that kappa and the noise would depend on private values.
-    pairs = np.random.default_rng(0).normal(size=(50, 2, 4))
-    learner = edges_of({"epsilon": 1.0, "delta": 1e-5}, topology="public")
-    with pytest.raises(InvalidPairsError):
-        learner.fit(pairs, np.tile([1, -1], 25))
-
-
-def test_public_topology_reads_kappa_from_indices_alone():
-    X = np.random.default_rng(0).normal(size=(100, 4))
-    pairs = np.array([[2 * i, 2 * i + 1] for i in range(40)] + [[80, 81], [81, 82], [82, 80]])
-    scales = []
-    for points in (X, np.zeros_like(X)):
-        settings = {"epsilon": 1.0, "delta": 1e-5, "preprocessor": points, "random_state": 0}
-        learner = edges_of(settings, topology="public")
-        learner.fit(pairs, np.where(np.arange(len(pairs)) % 2, 1, -1))
-        scales.append((learner.kappa_, learner.noise_scale_))
-    assert scales[0] == scales[1]
-    assert scales[0][0] == 2
-
-
 @pytest.mark.parametrize("change", ["repeated pair", "self pair"])
-def test_private_topology_accepts_every_list(change):
+def test_list_of_pairs_may_repeat_a_pair_or_join_one_point(change):
     X = np.random.default_rng(0).normal(size=(60, 3))
     pairs = np.arange(60).reshape(-1, 2)
     pairs[1] = pairs[0] if change == "repeated pair" else [4, 4]
-    settings = {"epsilon": 1.0, "delta": 1e-5, "preprocessor": X, "random_state": 0}
-    edges_of(settings, kappa=2).fit(pairs, np.tile([1, -1], 15))
+    learner = DPPMetricLearner(1.0, 1e-5, 2, preprocessor=X, random_state=0)
+    assert np.isfinite(learner.fit(pairs, np.tile([1, -1], 15)).components_).all()
 
 
 def test_statement_names_what_a_fit_refuses():
