@@ -295,7 +295,7 @@ def gave_up(engine: str, error: Exception) -> CorpusError:
     return CorpusError(
         f"{engine} gave up a task ({type(error).__name__}): a worker was killed again and again or ran out of memory, the "
         f"index is not where the workers look for it, or textpriv is not installed there. {engine}'s own log says more. "
-        "Run the same command again; privatize goes on with --resume."
+        "Run the same command again; with privatize, continue with --resume."
     )
 
 
