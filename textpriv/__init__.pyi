@@ -15,8 +15,8 @@ from .mechanisms.contextual import ContextualTEM as ContextualTEM
 from .mechanisms.madlib import Madlib as Madlib
 from .mechanisms.tem import TEM as TEM
 from .mechanisms.tree_tem import TreeTEM as TreeTEM
-from .one_call import privatize as privatize
 from .privatizer import Privatizer as Privatizer
+from .settings import privatize as privatize
 from .statement import PrivacyStatement as PrivacyStatement
 from .statement import UnsoundWarning as UnsoundWarning
 from .synthesis.synthesizer import TextSynthesizer as TextSynthesizer

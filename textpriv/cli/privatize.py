@@ -205,7 +205,7 @@ def privatize(
     )
     # The ledger is made by being opened, so all else is checked before.
     check_corpus(source, target, options, filter(None, [release.policy]))
-    privatizer = settings.build()
+    privatizer = settings.build(release.opened)
     try:
         report = privatize_corpus(source, target, privatizer, options)
     except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
@@ -350,7 +350,7 @@ def decode(
     plan = check_corpus(source, target, options, read=filter(None, read))
     if plan.is_folder or is_url(target):
         raise CorpusError("decode reads one file, and writes one of this machine. Name a file.")
-    privatizer = settings.build()
+    privatizer = settings.build(release.opened)
     tried, origin = reading.load(privatizer.mechanism.index, text_column)
     decoder = Decoder(privatizer, tried.model)
     recovery = expected_recovery(decoder, tried.ids.clip(-1), tried.offsets)  # marks are no words

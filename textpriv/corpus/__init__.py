@@ -8,7 +8,7 @@ from textpriv.corpus.release import ColumnRule, Release
 from textpriv.corpus.report import CorpusReport, Progress
 from textpriv.corpus.run import privatize_corpus, rewrite_file
 from textpriv.engines.batch import unnamed_key
-from textpriv.engines.settings import PrivatizerSettings
+from textpriv.settings import PrivatizerSettings
 
 __all__ = [
     "ColumnRule",

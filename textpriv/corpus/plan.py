@@ -18,9 +18,9 @@ from textpriv.corpus.formats import FORMATS, corpus_format
 from textpriv.corpus.records import Batch, CorpusReader, Numbering
 from textpriv.corpus.release import Release
 from textpriv.corpus.stores import is_stream
-from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import CorpusError
 from textpriv.files import is_url, local_path, lost_by, sha256_file
+from textpriv.settings import PrivatizerSettings
 from textpriv.spans.policy import SpanPolicy
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def check_corpus(
     """
     plan = Plan.of(source, target, release)
     spans = release.settings and release.settings.spans
-    if spans and release.author_column is None and SpanPolicy.from_dict(spans).needs_person:
+    if spans and release.author_column is None and SpanPolicy.of(spans).needs_person:
         raise CorpusError(
             "This policy draws once for each person, such as one shift of all dates: name the column of authors "
             "(--author COLUMN), or take the policy tickets or chat."

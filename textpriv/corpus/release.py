@@ -9,8 +9,9 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from textpriv.corpus.stores import is_stream
-from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError
+from textpriv.settings import PrivatizerSettings
 
 if TYPE_CHECKING:
     from textpriv.corpus.report import Progress
@@ -63,7 +64,7 @@ class Release:
     Attributes
     ----------
     text_column, document_column, author_column, labels_column, null
-        As in :class:`textpriv.engines.settings.Columns`; a refused null is a bad record. So is a name that came before, but
+        As in :class:`textpriv.engines.columns.Columns`; a refused null is a bad record. So is a name that came before, but
         for a ledger, which counts such documents as versions of one and requires names.
     columns
         Which other columns pass through; all of them by default. They are not protected.

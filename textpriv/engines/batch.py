@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError, DocumentError, TextprivError, at_position
 from textpriv.randomness import Occurrences, framed
+from textpriv.settings import PrivatizerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,8 @@ from multiprocessing.connection import wait
 from typing import Any, TypeVar
 
 from textpriv.engines.batch import BatchRelease, Released, Rows, release_in_process, without_trace
-from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import CorpusError
+from textpriv.settings import PrivatizerSettings
 
 Job = TypeVar("Job")
 Value = TypeVar("Value")

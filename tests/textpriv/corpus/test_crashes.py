@@ -226,7 +226,8 @@ ORPHANS = """
 import multiprocessing, sys, time
 from textpriv.engines.batch import BatchRelease, Rows
 from textpriv.engines.local import in_order
-from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.engines.columns import Columns
+from textpriv.settings import PrivatizerSettings
 
 settings = PrivatizerSettings(sys.argv[1], options={"epsilon": 1.0}, seed=1)
 jobs = ((n, Rows([["a"]], ["a"])) for n in range(9))

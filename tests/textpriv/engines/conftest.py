@@ -15,7 +15,7 @@ from small_indexes import saved
 from textpriv.corpus import PrivatizerSettings
 from textpriv.corpus import run as corpus
 from textpriv.engines.batch import BatchRelease, Rows
-from textpriv.engines.settings import Columns
+from textpriv.engines.columns import Columns
 from textpriv.index import Index, Tree
 from textpriv.run_key import RunKey
 

@@ -13,7 +13,7 @@ from engine_runs import WORDS, run
 
 from textpriv.corpus import PrivatizerSettings
 from textpriv.engines.batch import BatchRelease, Rows, release_in_process
-from textpriv.engines.settings import Columns
+from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.run_key import RunKey
 

@@ -17,10 +17,11 @@ from echo import another_thread
 
 from textpriv.engines import local
 from textpriv.engines.batch import BatchRelease, Rows
+from textpriv.engines.columns import Columns
 from textpriv.engines.local import in_order
-from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.index import Index
+from textpriv.settings import PrivatizerSettings
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.vocabulary import Vocabulary
 
