@@ -181,7 +181,7 @@ def privatize(
 
     **Example:** textpriv privatize reviews.csv private.csv --recovery 0.1 --text-column review
     """
-    from textpriv.corpus import Release, check_corpus, privatize_corpus
+    from textpriv.corpus import Release, check_corpus, run_corpus
     from textpriv.corpus.checkpoint import Checkpoint
 
     _refuse_mixed(target, as_json)
@@ -204,10 +204,10 @@ def privatize(
         on_unprotected=lambda names: _warn_unprotected(names, has_events),
     )
     # The ledger is made by being opened, so all else is checked before.
-    check_corpus(source, target, options, filter(None, [release.policy]))
+    plan = check_corpus(source, target, options, filter(None, [release.policy]))
     privatizer = settings.build(release.opened)
     try:
-        report = privatize_corpus(source, target, privatizer, options)
+        report = run_corpus(plan, privatizer)
     except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
         left = Checkpoint.of(local_path(target))
         if left.job and "--resume" not in str(error):  # else the error says so
@@ -354,7 +354,7 @@ def decode(
     tried, origin = reading.load(privatizer.mechanism.index, text_column)
     decoder = Decoder(privatizer, tried.model)
     recovery = expected_recovery(decoder, tried.ids.clip(-1), tried.offsets)  # marks are no words
-    documents, columns = rewrite_file(plan, target, decoder.texts)
+    documents, columns = rewrite_file(plan, decoder.texts)
     statement = decoder.statement.with_columns(columns)
     if as_json:
         measured = {**recovery._asdict(), "measured_on": f"words {origin}"}

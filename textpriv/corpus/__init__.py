@@ -6,7 +6,7 @@ from textpriv.corpus.formats import read_records
 from textpriv.corpus.plan import check_corpus, files_of
 from textpriv.corpus.release import ColumnRule, Release
 from textpriv.corpus.report import CorpusReport, Progress
-from textpriv.corpus.run import privatize_corpus, rewrite_file
+from textpriv.corpus.run import privatize_corpus, rewrite_file, run_corpus
 from textpriv.engines.batch import unnamed_key
 from textpriv.settings import PrivatizerSettings
 
@@ -21,5 +21,6 @@ __all__ = [
     "privatize_corpus",
     "read_records",
     "rewrite_file",
+    "run_corpus",
     "unnamed_key",
 ]
