@@ -30,7 +30,7 @@ import spacy
 import typer
 
 import textpriv
-from textpriv.ledger import Document
+from textpriv.ledger import DocumentName
 from textpriv.mechanisms import default_mechanism
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.spans.detectors import PatternDetector, PresidioDetector, SpacyDetector
@@ -81,7 +81,7 @@ def survivors(
 ) -> dict[str, tuple[float, int]]:
     """The share of units that survive one release and their number, by kind, and under ``""`` of all."""
     keys = [f"{name} {number}" for number in range(len(marked))]
-    named = [Document(key, key) for key in keys] if privatizer.spans else keys
+    named = [DocumentName(key, key) for key in keys] if privatizer.spans else keys
     private = privatizer.pipe([text for text, _ in marked], keys=named)
     stays: dict[str, list[bool]] = {"": []}
     for text, (_, units) in zip(private, marked, strict=True):

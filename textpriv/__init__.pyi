@@ -9,7 +9,7 @@ from .guarantees.epsilon import choose as choose
 from .guarantees.epsilon import epsilon_for as epsilon_for
 from .index import Index as Index
 from .index import Tree as Tree
-from .ledger import Document as Document
+from .ledger import DocumentName as DocumentName
 from .ledger import Ledger as Ledger
 from .mechanisms.contextual import ContextualTEM as ContextualTEM
 from .mechanisms.madlib import Madlib as Madlib

@@ -80,7 +80,7 @@ class FileOptions(Options):
     )
 
     def arguments(self, detect: list[str] | None) -> dict[str, Any]:
-        """Return fields of Release."""
+        """Return fields of RunOptions."""
         from textpriv.corpus import ColumnRule
 
         labels = [each.removeprefix(COLUMN) for each in detect or () if each.startswith(COLUMN)]
@@ -95,7 +95,7 @@ class FileOptions(Options):
         }
 
 
-class RunOptions(Options):
+class WorkOptions(Options):
     """Where the work is done, and with which key."""
 
     workers: int = option(default=1, help="Number of worker processes.", min=1)
@@ -112,7 +112,7 @@ class RunOptions(Options):
     seed: int | None = rare(help="Repeatable output that anyone can undo: for experiments only.")
 
     def arguments(self) -> dict[str, Any]:
-        """Return fields of Release."""
+        """Return fields of RunOptions."""
         names = "workers", "engine", "address", "resume", "rotates"
         return {name: getattr(self, name) for name in names}
 
@@ -169,7 +169,7 @@ def privatize(
     *,
     release: ReleaseOptions,
     files: FileOptions,
-    run: RunOptions,
+    run: WorkOptions,
     account: AccountOptions,
     force: bool = FORCE,
     as_json: bool = JSON,
@@ -181,7 +181,7 @@ def privatize(
 
     **Example:** textpriv privatize reviews.csv private.csv --recovery 0.1 --text-column review
     """
-    from textpriv.corpus import Release, check_corpus, run_corpus
+    from textpriv.corpus import RunOptions, check_corpus, run_corpus
     from textpriv.corpus.checkpoint import Checkpoint
 
     _refuse_mixed(target, as_json)
@@ -192,7 +192,7 @@ def privatize(
         more["run_key"] = key.secret
     settings = release.release(labels=True, seed=run.seed, **more)
     has_events = as_json or run.log_json
-    options = Release(
+    options = RunOptions(
         **files.arguments(release.detect),
         **run.arguments(),
         document_column=account.document,
@@ -340,12 +340,12 @@ def decode(
 
     **Example:** textpriv decode private.csv readable.csv --epsilon 2 --text-column review
     """
-    from textpriv.corpus import Release, check_corpus, files_of, rewrite_file
+    from textpriv.corpus import RunOptions, check_corpus, files_of, rewrite_file
     from textpriv.evaluation.decoding import Decoder, expected_recovery
 
     _refuse_mixed(target, as_json)
     settings = release.release()
-    options = Release(text_column=text_column, format=format, overwrite=force)
+    options = RunOptions(text_column=text_column, format=format, overwrite=force)
     read = [reading.model, reading.public, *files_of(settings)]
     plan = check_corpus(source, target, options, read=filter(None, read))
     if plan.is_folder or is_url(target):

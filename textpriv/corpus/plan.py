@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from textpriv.corpus import stores
 from textpriv.corpus.formats import FORMATS, corpus_format
 from textpriv.corpus.records import Batch, CorpusReader, Numbering
-from textpriv.corpus.release import Release
+from textpriv.corpus.release import RunOptions
 from textpriv.corpus.stores import is_stream
 from textpriv.errors import CorpusError
 from textpriv.files import is_url, local_path, lost_by, sha256_file
@@ -49,11 +49,11 @@ class Plan:
     files: tuple[File, ...]
     is_folder: bool
     format: str
-    release: Release
+    release: RunOptions
     target: str
 
     @classmethod
-    def of(cls, source: str | Sequence[str], target: str, release: Release) -> Plan:
+    def of(cls, source: str | Sequence[str], target: str, release: RunOptions) -> Plan:
         """Plan a run, with everything checked that its files and options show."""
         if release.on_error not in ("fail", "skip", "quarantine"):
             raise CorpusError(f"on_error is fail, skip or quarantine, not {release.on_error!r}.")
@@ -177,7 +177,7 @@ def refuse_taken(name: str, why: str = "") -> None:
 def check_corpus(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     target: str | os.PathLike[str],
-    release: Release,
+    release: RunOptions,
     read: Iterable[str | Path] = (),
 ) -> Plan:
     """Refuse inputs that are missing, and outputs that cannot be written or would replace something that is read.

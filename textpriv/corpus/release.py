@@ -1,4 +1,4 @@
-"""Release: the options of a run over a corpus, checked before anything is read or made."""
+"""The options of a run over a corpus, checked before anything is read or made."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _matches(patterns: tuple[str, ...], name: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class RunOptions:
     """Options of a run over a corpus.
 
     Attributes

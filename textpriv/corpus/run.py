@@ -28,7 +28,7 @@ from textpriv.corpus.checkpoint import Checkpoint, only_writer
 from textpriv.corpus.parts import Read, join_file, make_file, make_parts, scan, write_stream
 from textpriv.corpus.plan import Plan, beside, check_corpus, known_by, refuse_taken
 from textpriv.corpus.records import Batch, RecordWriter, compressed
-from textpriv.corpus.release import Release
+from textpriv.corpus.release import RunOptions
 from textpriv.corpus.report import CorpusReport, Counts, Progress
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.engines.batch import BatchRelease
@@ -45,7 +45,7 @@ def privatize_corpus(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     target: str | os.PathLike[str],
     privatizer: Privatizer,
-    release: Release | None = None,
+    release: RunOptions | None = None,
     **options: Any,
 ) -> CorpusReport:
     """Replace the texts of every record of a file, or of a folder of files, by their private versions.
@@ -63,7 +63,7 @@ def privatize_corpus(
         compression of a single file may differ.
     privatizer
     release, **options
-        The options: a :class:`textpriv.corpus.Release`, or its fields, or both.
+        The options: a :class:`textpriv.corpus.RunOptions`, or its fields, or both.
 
     Raises
     ------
@@ -75,10 +75,10 @@ def privatize_corpus(
 
     Notes
     -----
-    ``privatizer.privatize(text, key=Document(name, part=text_column))`` gives the same text, with
+    ``privatizer.privatize(text, key=DocumentName(name, part=text_column))`` gives the same text, with
     ``unnamed_key(text_column, text)`` for the first of equal texts without names.
     """
-    release = replace(release or Release(), **options)
+    release = replace(release or RunOptions(), **options)
     ledger, index = privatizer.ledger, privatizer.mechanism.index.path
     read = filter(None, [index, None if ledger is None else ledger.path])
     return run_corpus(check_corpus(source, target, release, read), privatizer)

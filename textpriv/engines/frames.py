@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from textpriv.engines.batch import (
     BatchRelease,
-    Rows,
+    TableRows,
     named_error,
     refuse_repeated,
     release_table,
@@ -160,9 +160,9 @@ def _names_of_columns(frame: Any) -> Any:
     return columns() if callable(columns) else columns
 
 
-def _rows(frame: Any, settings: PrivatizerSettings, columns: Columns) -> Rows:
+def _rows(frame: Any, settings: PrivatizerSettings, columns: Columns) -> TableRows:
     """Return the columns that are read, with the numbers of equal texts."""
-    rows = Rows.of(columns, lambda name: _values(frame[name]))
+    rows = TableRows.of(columns, lambda name: _values(frame[name]))
     if rows.names is None:
         counted = (map(Occurrences().count, own) for own in rows.texts)
         rows = rows._replace(numbers=list(zip(*counted, strict=True)))

@@ -110,7 +110,7 @@ class PipelineOptions:
         if privatizer.spans is not None and privatizer.spans.policy.needs_person:
             raise MechanismError(
                 "This policy of spans draws once for each person, and a spaCy pipeline does not know whose text it reads. "
-                'Use "tickets" or "chat", or textpriv.Privatizer with Document(name, author).'
+                'Use "tickets" or "chat", or textpriv.Privatizer with DocumentName(name, author).'
             )
         return privatizer
 
