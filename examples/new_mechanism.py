@@ -9,7 +9,8 @@ python examples/new_mechanism.py
 import numpy as np
 
 from textpriv.guarantees.audit import audit
-from textpriv.mechanisms import UNKNOWN, Mechanism, registry
+from textpriv.mechanisms import registry
+from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.statement import PrivacyStatement
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from textpriv.errors import TextprivError
 from textpriv.files import sha256_file
-from textpriv.index import Index, hnsw
+from textpriv.index import Index
 from textpriv.index.folder import meta_checksum
 from textpriv.language import NGrams
 from textpriv.vocabulary import Vocabulary
@@ -35,7 +34,6 @@ def build(target: Path) -> Index:
     model = NGrams.from_ids(np.arange(SIZE).repeat(3) % 200, np.array([0, 3 * SIZE]), SIZE)
     vocabulary = Vocabulary(words, vectors, np.arange(1.0, SIZE + 1.0))
     index = Index.build(vocabulary, "unit", k=K, model=model)
-    index.graph  # noqa: B018 - so that it is saved, too
     index.save(target)
     return index
 
@@ -100,20 +98,10 @@ def _in_place_of(name: str, kind: str) -> Damage:
     return damage
 
 
-def _graph(place: int, form: str, value: Any) -> Damage:
-    def damage(content: bytes) -> bytes:
-        changed = bytearray(content)
-        struct.pack_into(form, changed, place if place >= 0 else len(changed) + place, value)
-        return bytes(changed)
-
-    return _bytes("hnsw.bin", damage)
-
-
 def _swapped(array: np.ndarray) -> np.ndarray:
     return array[[1, 0, *range(2, len(array))]]
 
 
-_HEAD = hnsw._HEAD.size
 DEEP = b"[" * 200_000
 
 DAMAGES: dict[str, Damage] = {
@@ -222,23 +210,11 @@ DAMAGES: dict[str, Damage] = {
     "the fingerprint of another index": _meta(lambda meta: meta.update(fingerprint="0" * 64)),
     "another format": _meta(lambda meta: meta.update(format=-1)),
     "no format": _meta(lambda meta: meta.pop("format")),
-    # The graph
-    "an empty graph": _bytes("hnsw.bin", b""),
-    "a graph cut short": _bytes("hnsw.bin", lambda c: c[:-5]),
-    "a graph of noise": _bytes("hnsw.bin", np.random.default_rng(0).bytes(5000)),
-    "a graph with a link beyond": _graph(_HEAD + 4, "<I", 2**31),
-    "a graph with too many links": _graph(_HEAD, "<I", 60_000),
-    "a graph with an entry beyond": _graph(52, "<I", SIZE + 5),
-    "a graph with too many levels": _graph(48, "<i", 60),
-    "a graph with lists of another length": _graph(56, "<Q", 2**40),
-    "a graph not listed": _meta(lambda meta: meta["files"].pop("hnsw.bin")),
-    "a graph with a last list beyond": _graph(-4, "<I", 68),
-    "a graph with a last list of two bytes": _graph(-4, "<I", 2),
     # Something else in the place of a file
     **{
         f"a {kind} in the place of {name}": _in_place_of(name, kind)
         for kind in ("folder", "pipe", "link to nowhere")
-        for name in ("index.json", "words.json", "vectors.npy", "hnsw.bin")
+        for name in ("index.json", "words.json", "vectors.npy")
     },
     # What does no harm
     "a file more": lambda folder, meta: (folder / "notes.txt").write_text("x") and None,
@@ -270,10 +246,9 @@ def break_copy(sound: Path, copy: Path, damage: Damage) -> None:
 
 
 def _use(folder: Path, sound: Index) -> str:
-    """Open a folder and search its graph; say how it was refused, or whether it is equal."""
+    """Open a folder; say how it was refused, or whether it is equal."""
     try:
         index = Index.load(folder)
-        index.graph.knn_query(index.points[:5] * index.unit, k=3)
     except TextprivError as error:
         return f"refused: {error}"
     pairs = [

@@ -9,14 +9,14 @@ from .guarantees.epsilon import choose as choose
 from .guarantees.epsilon import epsilon_for as epsilon_for
 from .index import Index as Index
 from .index import Tree as Tree
-from .ledger import Document as Document
+from .ledger import DocumentName as DocumentName
 from .ledger import Ledger as Ledger
 from .mechanisms.contextual import ContextualTEM as ContextualTEM
 from .mechanisms.madlib import Madlib as Madlib
 from .mechanisms.tem import TEM as TEM
 from .mechanisms.tree_tem import TreeTEM as TreeTEM
-from .one_call import privatize as privatize
 from .privatizer import Privatizer as Privatizer
+from .settings import privatize as privatize
 from .statement import PrivacyStatement as PrivacyStatement
 from .statement import UnsoundWarning as UnsoundWarning
 from .synthesis.label_axes import LabelAxes as LabelAxes

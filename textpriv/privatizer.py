@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import DocumentError, LedgerError, TextprivError, at_position
 from textpriv.language.ngrams import symbol_id
-from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
+from textpriv.ledger import Charge, DocumentName, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.randomness import (
     DocumentKey,
@@ -38,7 +38,7 @@ from textpriv.tokenization.detokenizer import Detokenizer, PrivateTokens
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, without_halves
 from textpriv.tokenization.policy import TokenPolicy
 
-ReleaseKey = DocumentKey | Document | Stream  # a document's randomness follows from it
+ReleaseKey = DocumentKey | DocumentName | Stream  # a document's randomness follows from it
 
 CHANGED = (
     "whether a text has changed since its last release under the same name and key (a document without a name goes by its "
@@ -63,7 +63,7 @@ class Privatizer:
         document.
     ledger : Ledger, optional
         Counts every document before it is drawn, and keeps its randomness to release it the same way again. Needs ``keys``
-        for every document: its name, or a :class:`textpriv.ledger.Document` that also names its author.
+        for every document: its name, or a :class:`textpriv.ledger.DocumentName` that also names its author.
     language : str, optional
         A spaCy language code, for the tokenizer. Default: that of the index, or English.
     spans : SpanPolicy, str or mapping, optional
@@ -122,7 +122,7 @@ class Privatizer:
         Parameters
         ----------
         text : str
-        key : str, int, bytes or Document, optional
+        key : str, int, bytes or DocumentName, optional
             Names the document. The same text under the same key is released the same way again, another text
             independently. Without a key the randomness is new every time, except with a seed; a run key requires one.
         labels : iterable of (start, end, kind), optional
@@ -144,7 +144,7 @@ class Privatizer:
         Parameters
         ----------
         texts : iterable of str
-        keys : iterable of str, int, bytes or Document, optional
+        keys : iterable of str, int, bytes or DocumentName, optional
             One for each document, all different; under a ledger, documents with one name are versions of one document. The
             output depends neither on the batch size nor on other documents. Without keys every document gets fresh
             randomness, and with a seed that of its position. A hash of each key is kept, about 150 bytes.
@@ -358,7 +358,7 @@ class _Documents:
         return of_words if self.spans is None else framed(self.spans[number].content) + of_words
 
     def charged(
-        self, ledger: Ledger, terms: Terms, named: Sequence[Document | Stream]
+        self, ledger: Ledger, terms: Terms, named: Sequence[DocumentName | Stream]
     ) -> list[Stream]:
         """Charge a ledger for each document of which something is drawn; return the streams that it keeps for them."""
         charges = {}
@@ -407,13 +407,13 @@ class _DocumentStreams:
     def of(
         self,
         documents: _Documents,
-        named: Sequence[Document | Stream],
+        named: Sequence[DocumentName | Stream],
         settings: Callable[[], bytes],
     ) -> list[Stream]:
         """Return the stream of each document."""
         streams = []
         for number, key in enumerate(named):
-            if isinstance(key, Document):
+            if isinstance(key, DocumentName):
                 self.repeats = True
                 identity = document_identity(settings(), _name(key), documents.content(number))
                 streams.append(self._streams.stream(identity))
@@ -421,9 +421,12 @@ class _DocumentStreams:
                 streams.append(key)
         return streams
 
-    def scopes(self, named: Sequence[Document | Stream]) -> list[Scopes]:
+    def scopes(self, named: Sequence[DocumentName | Stream]) -> list[Scopes]:
         """For each document, the secret functions of it and its author by which laws draw the same again."""
-        own = (each if isinstance(each, Document) else Document(os.urandom(16)) for each in named)
+        own = (
+            each if isinstance(each, DocumentName) else DocumentName(os.urandom(16))
+            for each in named
+        )
         return [Scopes(self._scope_streams, each.name, each.author) for each in own]
 
     def check(
@@ -437,21 +440,21 @@ class _DocumentStreams:
         if self._ledger is not None:
             return
         for number, key in enumerate(_named(keys, len(keys))):
-            if isinstance(key, Document) and known.count(_name(key)) > 1:
+            if isinstance(key, DocumentName) and known.count(_name(key)) > 1:
                 raise TextprivError(
                     f"document {position + number} has the key of an earlier document: two equal texts would come out "
                     "equal. Give each document a key of its own."
                 )
 
 
-def _named(keys: Sequence[ReleaseKey | None], count: int) -> list[Document | Stream]:
+def _named(keys: Sequence[ReleaseKey | None], count: int) -> list[DocumentName | Stream]:
     """The document that each key names, or the stream given for it; those without a key share a fresh stream."""
     fresh = Stream()
     given = (fresh if key is None else key for _, key in zip(range(count), keys, strict=True))
-    return [key if isinstance(key, Document | Stream) else Document(key) for key in given]
+    return [key if isinstance(key, DocumentName | Stream) else DocumentName(key) for key in given]
 
 
-def _name(document: Document) -> DocumentKey:
+def _name(document: DocumentName) -> DocumentKey:
     """The name of a document that no ledger counts."""
     if document.part is None:
         return document.name

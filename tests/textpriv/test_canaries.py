@@ -15,8 +15,8 @@ from small_indexes import saved
 
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.engines.batch import BatchRelease, release_table
+from textpriv.engines.columns import Columns
 from textpriv.engines.frames import frame_statement
-from textpriv.engines.settings import Columns
 from textpriv.privatizer import CHANGED
 
 WORDS = ["good", "bad", "film", "music"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -13,10 +12,10 @@ from typer.testing import CliRunner
 
 import textpriv
 from textpriv.cli.app import app
-from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import TextprivError, VocabularyError
 from textpriv.index import Index
 from textpriv.index.tree import Tree
+from textpriv.settings import PrivatizerSettings
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import TokenPolicy
 from textpriv.vocabulary import Vocabulary
@@ -57,13 +56,14 @@ def folder(language, tmp_path_factory):
     return place / "own.idx"
 
 
-def test_a_text_is_read_by_the_language_of_its_index(folder, language, monkeypatch):
+def test_a_text_is_read_by_the_language_of_its_index(folder, language):
     text = TEXTS[language][0]
     privatizer = textpriv.Privatizer(textpriv.TEM(Index.load(folder), KEEPING, "zipf"))
     assert privatizer.language == language
     assert privatizer.privatize(text) == text.lower()
-    monkeypatch.setattr("textpriv.one_call.default_mechanism", partial(textpriv.TEM, prior="zipf"))
-    assert textpriv.privatize(text, epsilon=KEEPING, index=folder) == text.lower()
+    settings = {"epsilon": KEEPING, "prior": "zipf"}
+    built = PrivatizerSettings(str(folder), options=settings).build()
+    assert built.privatize(text, key="a") == text.lower()
     read = privatizer.read(text)
     assert [token.text for token in spacy.blank(language)(text.lower())] == privatizer.release(
         read

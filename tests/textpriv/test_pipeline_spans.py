@@ -6,9 +6,9 @@ import pytest
 import spacy
 from spacy.tokens import DocBin
 
+from textpriv import TEM
 from textpriv.errors import SpanError, TextprivError
 from textpriv.index import Index
-from textpriv.mechanisms import TEM
 from textpriv.privatizer import Privatizer
 from textpriv.spans.laws.surrogates import Mask, Surrogate
 from textpriv.spans.plan import UnknownLabelWarning

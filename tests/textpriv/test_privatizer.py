@@ -15,10 +15,11 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from textpriv import TEM
 from textpriv.errors import TextprivError
 from textpriv.index import Index
-from textpriv.ledger import Document, Ledger
-from textpriv.mechanisms import TEM, measure
+from textpriv.ledger import DocumentName, Ledger
+from textpriv.mechanisms import measure
 from textpriv.privatizer import CHANGED, Privatizer
 from textpriv.spans.detectors import PatternDetector
 from textpriv.spans.policy import SpanPolicy
@@ -161,7 +162,7 @@ def test_output_does_not_depend_on_other_documents(keyed):
 def test_every_part_of_an_identity_changes_the_draws(mechanism, keyed):
     """A shared stream would show where two contents differ; chance makes one pair equal below 1e-30."""
     settings_ = Privatizer(mechanism, TokenPolicy(case="keep"), run_key=RUN_KEY)
-    part = Document("1", part="title")
+    part = DocumentName("1", part="title")
     outputs = [
         keyed.privatize(LONG, key="1"),
         keyed.privatize(LONG, key="2"),
@@ -246,7 +247,7 @@ def test_words_between_spans_are_read_in_lower_case(faithful):
     options = {"spans": SpanPolicy.of("notes"), "detector": PatternDetector()}
     private = Privatizer(faithful, TokenPolicy(unknown="keep"), seed=1, **options)
     text = "FILM Zorblax ann@example.org DONT Quiverneth"
-    author = Document("a", "ann")
+    author = DocumentName("a", "ann")
     raw, lowered = (private.read(each) for each in (text, text.lower()))
     assert raw.codes.tolist() == lowered.codes.tolist()
     assert raw.strings == lowered.strings
@@ -273,7 +274,7 @@ def test_a_privatizer_with_the_default_detector_is_picklable(mechanism):
     spans = SpanPolicy.of("notes")
     text = "Paid with 4111 1111 1111 1111 on 3 May 2020 by ann@example.org."
     privatizer = Privatizer(mechanism, seed=1, spans=spans, detector=PatternDetector())
-    key = Document("a", "ann")
+    key = DocumentName("a", "ann")
     released = privatizer.privatize(text, key)
     again = pickle.loads(pickle.dumps(privatizer))
     assert again.privatize(text, key) == released

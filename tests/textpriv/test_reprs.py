@@ -10,8 +10,8 @@ import pytest
 
 import textpriv
 from textpriv import errors
-from textpriv.engines.settings import PrivatizerSettings
 from textpriv.pipeline import PrivateTokenizer
+from textpriv.settings import PrivatizerSettings
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from textpriv import TEM, Madlib, TreeTEM
 from textpriv.index import Index, Tree
-from textpriv.mechanisms import TEM, Madlib, TreeTEM
 from textpriv.privatizer import Privatizer
 from textpriv.tokenization.policy import ACTIONS, CLASSES, TokenPolicy
 from textpriv.vocabulary import Vocabulary

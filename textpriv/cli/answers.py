@@ -24,7 +24,7 @@ from textpriv.cli.options import (
 from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
-    from textpriv.guarantees.epsilon import Comparison
+    from textpriv.guarantees.epsilon import Ranking
     from textpriv.index.index import Index
     from textpriv.mechanisms.base import Mechanism
 
@@ -100,7 +100,7 @@ def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
         print(f"epsilon {epsilon:g}\n\n{command}")
 
 
-def _print_comparison(found: Comparison, as_json: bool, in_context: bool, of: str) -> None:
+def _print_comparison(found: Ranking, as_json: bool, in_context: bool, of: str) -> None:
     """Print mechanisms at the same recovery rate, the default first."""
     if as_json:
         print_json(found.to_dict())

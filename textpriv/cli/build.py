@@ -161,8 +161,8 @@ def index(
     print(f"{out}: {len(built):,} words, {done['seconds']:.1f} s")
     if sum(word != word.lower() for word in built.vocabulary.words) > len(built) // 20:
         say("Many words have capitals, and texts are lower-cased. Add --lower to match them.")
-    listed = built.vocabulary.function_words.sentence
-    say(f"{listed[0].upper()}{listed[1:]}.")
+    about_words = built.vocabulary.function_words.sentence
+    say(f"{about_words[0].upper()}{about_words[1:]}.")
     if built.axes is not None:
         say(f"Axes of the labels {', '.join(built.axes.labels)}. {built.axes.note}.")
     if built.language is None:

@@ -20,9 +20,9 @@ from textpriv.files import lost_by
 from textpriv.mechanisms import NO_DEFAULT, default_name, find_mechanism, mechanism_names
 
 if TYPE_CHECKING:
-    from textpriv.engines.settings import PrivatizerSettings
     from textpriv.index.index import Index
     from textpriv.mechanisms.base import Mechanism
+    from textpriv.settings import PrivatizerSettings
 
 COLUMN = "column:"  # in --detect, before the column of spans that records bring themselves
 SPAN = "span:"  # in --mechanism of an attack, before the name of a mechanism of typed spans
@@ -205,7 +205,7 @@ class ReleaseOptions(MechanismOptions):
 
     def release(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
         """Return the settings from which an engine builds a privatizer; ``labels`` may come with records."""
-        from textpriv.engines.settings import PrivatizerSettings
+        from textpriv.settings import PrivatizerSettings
         from textpriv.spans.policy import SpanPolicy
 
         detectors = tuple(each for each in self.detect or () if not each.startswith(COLUMN))

@@ -82,7 +82,7 @@ class FileOptions(Options):
     )
 
     def arguments(self, detect: list[str] | None) -> dict[str, Any]:
-        """Return fields of Release."""
+        """Return fields of RunOptions."""
         from textpriv.corpus import ColumnRule
 
         labels = [each.removeprefix(COLUMN) for each in detect or () if each.startswith(COLUMN)]
@@ -97,7 +97,7 @@ class FileOptions(Options):
         }
 
 
-class RunOptions(Options):
+class WorkOptions(Options):
     """Where the work is done, and with which key."""
 
     workers: int = option(default=1, help="Number of worker processes.", min=1)
@@ -114,7 +114,7 @@ class RunOptions(Options):
     seed: int | None = rare(help="Repeatable output that anyone can undo: for experiments only.")
 
     def arguments(self) -> dict[str, Any]:
-        """Return fields of Release."""
+        """Return fields of RunOptions."""
         names = "workers", "engine", "address", "resume", "rotates"
         return {name: getattr(self, name) for name in names}
 
@@ -171,7 +171,7 @@ def privatize(
     *,
     release: ReleaseOptions,
     files: FileOptions,
-    run: RunOptions,
+    run: WorkOptions,
     account: AccountOptions,
     force: bool = FORCE,
     as_json: bool = JSON,
@@ -183,7 +183,7 @@ def privatize(
 
     **Example:** textpriv privatize reviews.csv private.csv --recovery 0.1 --text-column review
     """
-    from textpriv.corpus import Release, check_corpus, privatize_corpus
+    from textpriv.corpus import RunOptions, check_corpus, run_corpus
     from textpriv.corpus.checkpoint import Checkpoint
 
     _refuse_mixed(target, as_json)
@@ -194,7 +194,7 @@ def privatize(
         more["run_key"] = key.secret
     settings = release.release(labels=True, seed=run.seed, **more)
     has_events = as_json or run.log_json
-    options = Release(
+    options = RunOptions(
         **files.arguments(release.detect),
         **run.arguments(),
         document_column=account.document,
@@ -206,10 +206,10 @@ def privatize(
         on_unprotected=lambda names: _warn_unprotected(names, has_events),
     )
     # The ledger is made by being opened, so all else is checked before.
-    check_corpus(source, target, options, filter(None, [release.policy]))
-    privatizer = settings.build()
+    plan = check_corpus(source, target, options, filter(None, [release.policy]))
+    privatizer = settings.build(release.opened)
     try:
-        report = privatize_corpus(source, target, privatizer, options)
+        report = run_corpus(plan, privatizer)
     except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
         left = Checkpoint.of(local_path(target))
         if left.job and "--resume" not in str(error):  # else the error says so
@@ -342,24 +342,26 @@ def decode(
 
     **Example:** textpriv decode private.csv readable.csv --epsilon 2 --text-column review
     """
-    from textpriv.corpus import Release, check_corpus, files_of, rewrite_file
+    from textpriv.corpus import RunOptions, check_corpus, files_of, rewrite_file
     from textpriv.evaluation.decoding import Decoder, expected_recovery
 
     _refuse_mixed(target, as_json)
     settings = release.release()
-    options = Release(text_column=text_column, format=format, overwrite=force, batch_size=_DECODED)
+    options = RunOptions(
+        text_column=text_column, format=format, overwrite=force, batch_size=_DECODED
+    )
     read = [reading.model, reading.public, *files_of(settings)]
     plan = check_corpus(source, target, options, read=filter(None, read))
     if plan.is_folder or is_url(target):
         raise CorpusError("decode reads one file, and writes one of this machine. Name a file.")
-    privatizer = settings.build()
+    privatizer = settings.build(release.opened)
     tried, origin = reading.load(privatizer.mechanism.index, text_column)
     with waiting("weighing originals of each word"):
         decoder = Decoder(privatizer, tried.model)
         ids = tried.ids.clip(-1)  # marks are no words
         recovery = expected_recovery(decoder, ids, tried.offsets)
     shown = shown_progress(as_json)
-    documents, columns = rewrite_file(plan, target, decoder.texts, shown)
+    documents, columns = rewrite_file(plan, decoder.texts, shown)
     statement = decoder.statement.with_columns(columns)
     if as_json:
         measured = {**recovery._asdict(), "measured_on": f"words {origin}"}

@@ -79,7 +79,7 @@ def _look_at_spacy() -> str:
 
 
 def _look_at_index(name: str) -> str:
-    from textpriv.engines.settings import PrivatizerSettings
+    from textpriv.settings import PrivatizerSettings
 
     privatizer = PrivatizerSettings(name, options={"epsilon": 2.0}, seed=1).build()
     privatizer.privatize("Good, bad and 7.")

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from textpriv.corpus.formats import read_records
 from textpriv.corpus.plan import check_corpus, files_of
-from textpriv.corpus.release import ColumnRule, Release
+from textpriv.corpus.release import ColumnRule, RunOptions
 from textpriv.corpus.report import CorpusReport, Progress
-from textpriv.corpus.run import privatize_corpus, rewrite_file
+from textpriv.corpus.run import privatize_corpus, rewrite_file, run_corpus
 from textpriv.engines.batch import unnamed_key
-from textpriv.engines.settings import PrivatizerSettings
+from textpriv.settings import PrivatizerSettings
 
 __all__ = [
     "ColumnRule",
     "CorpusReport",
     "PrivatizerSettings",
     "Progress",
-    "Release",
+    "RunOptions",
     "check_corpus",
     "files_of",
     "privatize_corpus",
     "read_records",
     "rewrite_file",
+    "run_corpus",
     "unnamed_key",
 ]

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from textpriv.corpus import stores
 from textpriv.corpus.formats import FORMATS, corpus_format
 from textpriv.corpus.records import Batch, CorpusReader, Numbering
-from textpriv.corpus.release import Release
+from textpriv.corpus.release import RunOptions
 from textpriv.corpus.stores import is_stream
-from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import CorpusError
 from textpriv.files import is_url, local_path, lost_by, sha256_file
+from textpriv.settings import PrivatizerSettings
 from textpriv.spans.policy import SpanPolicy
 
 if TYPE_CHECKING:
@@ -49,10 +49,11 @@ class Plan:
     files: tuple[File, ...]
     is_folder: bool
     format: str
-    release: Release
+    release: RunOptions
+    target: str
 
     @classmethod
-    def of(cls, source: str | Sequence[str], target: str, release: Release) -> Plan:
+    def of(cls, source: str | Sequence[str], target: str, release: RunOptions) -> Plan:
         """Plan a run, with everything checked that its files and options show."""
         if release.on_error not in ("fail", "skip", "quarantine"):
             raise CorpusError(f"on_error is fail, skip or quarantine, not {release.on_error!r}.")
@@ -79,7 +80,7 @@ class Plan:
             raise CorpusError(
                 "Only one jsonl, csv, tsv or text file goes to a stream, without a quarantine. Name a file."
             )
-        return cls(files, is_folder, format, release)
+        return cls(files, is_folder, format, release, target)
 
     def in_order(self, names: Sequence[str]) -> Plan:
         """Return the plan with the files of these names first, in their order."""
@@ -113,10 +114,13 @@ class Plan:
         """Return the number of the part in which a batch is."""
         return max(0, batch.end - 1) // self.release.part_records
 
-    def job(self, privatizer: Privatizer, like: Mapping[str, str]) -> dict[str, str]:
+    def job(
+        self, privatizer: Privatizer, like: Mapping[str, str], known: Callable[[str], Any]
+    ) -> dict[str, str]:
         """Return keyed hashes of everything that decides the output, by what to call it, to be compared with another job.
 
         A job that is not made like another has a salt of its own, so that two manifests do not show what is equal.
+        ``known`` is :func:`known_by`, with a memory for a run that compares several jobs.
         """
         release, ledger = self.release, privatizer.ledger
         secret = f"seed {privatizer.seed}".encode() if ledger is None else bytes(ledger.mark)
@@ -141,7 +145,7 @@ class Plan:
             "columns": [release.read, release.labels_column, asdict(release.columns)],
             "bad records": [release.on_error, release.null],
             "part": release.part_records,
-            **{f"input {file.name}".rstrip(): known_by(file.path) for file in self.files},
+            **{f"input {file.name}".rstrip(): known(file.path) for file in self.files},
         }
         return {"salt": salt, **{name: mark(value) for name, value in items.items()}}
 
@@ -171,15 +175,20 @@ def refuse_taken(name: str, why: str = "") -> None:
 
 
 def check_corpus(
-    source: str | Sequence[str], target: str, release: Release, read: Iterable[str | Path] = ()
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    release: RunOptions,
+    read: Iterable[str | Path] = (),
 ) -> Plan:
     """Refuse inputs that are missing, and outputs that cannot be written or would replace something that is read.
 
     ``read`` lists further files that the run reads, such as a policy.
     """
-    plan = Plan.of(source, target, release)
+    sources = [source] if isinstance(source, str | os.PathLike) else source
+    target = _plain_name(target)
+    plan = Plan.of([_plain_name(name) for name in sources], target, release)
     spans = release.settings and release.settings.spans
-    if spans and release.author_column is None and SpanPolicy.from_dict(spans).needs_person:
+    if spans and release.author_column is None and SpanPolicy.of(spans).needs_person:
         raise CorpusError(
             "This policy draws once for each person, such as one shift of all dates: name the column of authors "
             "(--author COLUMN), or take the policy tickets or chat."
@@ -209,6 +218,13 @@ def check_corpus(
     if not (release.overwrite or release.resume):
         refuse_taken(target)
     return plan
+
+
+def _plain_name(name: str | os.PathLike[str]) -> str:
+    name = os.fspath(name)
+    if is_url(name):
+        return name.rstrip("/")
+    return name if name == stores.STANDARD_STREAM else os.path.abspath(name)
 
 
 def check_headers(plan: Plan) -> None:

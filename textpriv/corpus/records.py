@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from textpriv.corpus import stores
-from textpriv.corpus.release import Release
+from textpriv.corpus.release import RunOptions
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
-from textpriv.engines.batch import REPEATED_NAME, Rows
+from textpriv.engines.batch import REPEATED_NAME, TableRows
 from textpriv.errors import CorpusError, SpanError
 from textpriv.spans.span import checked, read_labels
 
@@ -78,7 +78,7 @@ class Batch:
     """A few consecutive good records; a file without records has one batch without records."""
 
     positions: list[int]  # from 0 in the file; bad records count, blank lines do not
-    given: Rows  # what decides the release
+    given: TableRows  # what decides the release
     rows: Any  # whole records: dicts (jsonl), lists (csv, tsv), None each (text), an Arrow record batch (parquet)
     bad: list[BadRecord]  # between the batch before and the end of this one
     end: int  # records of the file until the end of this batch
@@ -138,7 +138,11 @@ class CorpusReader:
     writer: type[RecordWriter]
 
     def __init__(
-        self, path: str, compression: str | None, release: Release, number: Numbering | None = None
+        self,
+        path: str,
+        compression: str | None,
+        release: RunOptions,
+        number: Numbering | None = None,
     ) -> None:
         self.path, self.release, self.texts = path, release, release.meaning.texts
         self.columns: list[str] = []
@@ -223,10 +227,12 @@ class CorpusReader:
             raise RecordError("repeated_name")
         return numbers
 
-    def given(self, values: Sequence[Sequence[Any]], numbers: Sequence[tuple[int, ...]]) -> Rows:
+    def given(
+        self, values: Sequence[Sequence[Any]], numbers: Sequence[tuple[int, ...]]
+    ) -> TableRows:
         """Return what decides the release of records, given the values of each that are read."""
         columns = {name: [each[n] for each in values] for n, name in enumerate(self.release.read)}
-        return Rows.of(self.release.meaning, columns.__getitem__)._replace(numbers=numbers)
+        return TableRows.of(self.release.meaning, columns.__getitem__)._replace(numbers=numbers)
 
     def refused(self, error: RecordError, position: int, line: int, row: Any) -> BadRecord:
         """Return a bad record that is left out, or raise."""

@@ -1,4 +1,4 @@
-"""Release: the options of a run over a corpus, checked before anything is read or made."""
+"""The options of a run over a corpus, checked before anything is read or made."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from textpriv.corpus.stores import is_stream
-from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError
+from textpriv.settings import PrivatizerSettings
 
 if TYPE_CHECKING:
     from textpriv.corpus.report import Progress
@@ -57,13 +58,13 @@ def _matches(patterns: tuple[str, ...], name: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class RunOptions:
     """Options of a run over a corpus.
 
     Attributes
     ----------
     text_column, document_column, author_column, labels_column, null
-        As in :class:`textpriv.engines.settings.Columns`; a refused null is a bad record. So is a name that came before, but
+        As in :class:`textpriv.engines.columns.Columns`; a refused null is a bad record. So is a name that came before, but
         for a ledger, which counts such documents as versions of one and requires names.
     columns
         Which other columns pass through; all of them by default. They are not protected.

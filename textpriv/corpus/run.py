@@ -7,6 +7,7 @@ finished, so an interrupted run is continued.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum, auto
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,9 +26,9 @@ from textpriv import __version__
 from textpriv.corpus import stores
 from textpriv.corpus.checkpoint import Checkpoint, only_writer
 from textpriv.corpus.parts import Read, join_file, make_file, make_parts, scan, write_stream
-from textpriv.corpus.plan import Plan, beside, check_corpus, refuse_taken
+from textpriv.corpus.plan import Plan, beside, check_corpus, known_by, refuse_taken
 from textpriv.corpus.records import Batch, RecordWriter, compressed
-from textpriv.corpus.release import Release
+from textpriv.corpus.release import RunOptions
 from textpriv.corpus.report import CorpusReport, Counts, Progress
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.engines.batch import BatchRelease
@@ -43,7 +45,7 @@ def privatize_corpus(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     target: str | os.PathLike[str],
     privatizer: Privatizer,
-    release: Release | None = None,
+    release: RunOptions | None = None,
     **options: Any,
 ) -> CorpusReport:
     """Replace the texts of every record of a file, or of a folder of files, by their private versions.
@@ -61,7 +63,7 @@ def privatize_corpus(
         compression of a single file may differ.
     privatizer
     release, **options
-        The options: a :class:`textpriv.corpus.Release`, or its fields, or both.
+        The options: a :class:`textpriv.corpus.RunOptions`, or its fields, or both.
 
     Raises
     ------
@@ -73,29 +75,32 @@ def privatize_corpus(
 
     Notes
     -----
-    ``privatizer.privatize(text, key=Document(name, part=text_column))`` gives the same text, with
+    ``privatizer.privatize(text, key=DocumentName(name, part=text_column))`` gives the same text, with
     ``unnamed_key(text_column, text)`` for the first of equal texts without names.
     """
-    started = time.perf_counter()
-    release = replace(release or Release(), **options)
-    named = [source] if isinstance(source, str | os.PathLike) else source
-    sources, target = [_plain_name(each) for each in named], _plain_name(target)
-    release.check(privatizer, sources, target)
+    release = replace(release or RunOptions(), **options)
     ledger, index = privatizer.ledger, privatizer.mechanism.index.path
     read = filter(None, [index, None if ledger is None else ledger.path])
-    run = _Run(check_corpus(sources, target, release, read), target, privatizer)
-    report = run.to_stream() if is_stream(target) else run.to_files()
+    return run_corpus(check_corpus(source, target, release, read), privatizer)
+
+
+def run_corpus(plan: Plan, privatizer: Privatizer) -> CorpusReport:
+    """Make the output of a plan that :func:`check_corpus` has checked; see :func:`privatize_corpus`."""
+    started = time.perf_counter()
+    plan.release.check(privatizer, [file.path for file in plan.files], plan.target)
+    run = _Run(plan, privatizer)
+    report = run.to_stream() if is_stream(plan.target) else run.to_files()
     return replace(report, seconds=time.perf_counter() - started)
 
 
 def rewrite_file(
     plan: Plan,
-    target: str,
     work: Callable[[list[str]], list[str]],
     on_progress: Callable[[Progress], None] | None = None,
 ) -> tuple[int, list[str]]:
     """Write one file again with other texts; return how many documents it has, and the names of copied columns."""
     documents, columns, reader, writer = 0, dict[str, None](), plan.reader(0), None
+    target = plan.target
     opened = _stream(target) if is_stream(target) else atomic_write(Path(target))
     with opened as file, compressed(file, plan.files[0].compression) as out:
         for batch in reader:
@@ -114,13 +119,6 @@ def rewrite_file(
     return documents, [name for name in columns if name not in reader.texts]
 
 
-def _plain_name(name: str | os.PathLike[str]) -> str:
-    name = os.fspath(name)
-    if is_url(name):
-        return name.rstrip("/")
-    return name if name == STANDARD_STREAM else os.path.abspath(name)
-
-
 @contextlib.contextmanager
 def _stream(name: str) -> Iterator[BinaryIO]:
     """Open standard output, a device or a pipe to write to; what was written has gone out after the block."""
@@ -132,13 +130,24 @@ def _stream(name: str) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
 
 
+class State(Enum):
+    """What a run into files does, by what earlier runs have left."""
+
+    NEW = auto()
+    EXTEND = auto()  # a finished folder, by shards that are new in the input
+    RESUME = auto()  # after the last part that is finished
+    PUBLISH = auto()  # again: the output of the interrupted run may be visible
+    DONE = auto()  # the output is there and nothing has changed
+
+
 class _Run:
     """One run: the checkpoint, the parts, and the publication of the output."""
 
-    def __init__(self, plan: Plan, target: str, privatizer: Privatizer) -> None:
+    def __init__(self, plan: Plan, privatizer: Privatizer) -> None:
         self._plan, self._release, self._privatizer = plan, plan.release, privatizer
-        self._name, self._is_url = target, is_url(target)
-        self._target = local_path(target)  # of a URL: beside it is what is not published
+        self._name, self._is_url = plan.target, is_url(plan.target)
+        self._target = local_path(plan.target)  # of a URL: beside it is what is not published
+        self._known = functools.cache(known_by)  # an input is hashed once
         self._counts, self._resumed = Counts(), Counts()
         self._before: Mapping[str, Any] = {}  # the manifest of a finished folder that is added to
         self._first = 0  # how many files it has, which come first in the plan
@@ -260,43 +269,20 @@ class _Run:
         return report
 
     def _make_files(self) -> CorpusReport:
-        release, key, folder = self._release, self._release.key, Checkpoint.of(self._target)
-        ledger, seed = self._privatizer.ledger, self._privatizer.seed
-        repeats = any(each is not None for each in (key, ledger, seed))
-        can_resume = repeats and not is_stream(self._plan.files[0].path)
-        before = self._manifest() if stores.is_taken(self._name) else {}
-        names = [each["name"] for each in before.get("files", ())]
-        if release.rotates:
-            present = {file.name for file in self._plan.files}
-            names = [name for name in names if name in present]
-        started = folder.files if release.resume else []
-        self._plan = self._plan.in_order([*names, *started])
-        if started and folder.job == self._job(folder.job, len(started)):
-            self._plan = self._plan.first(len(started))
-        made_by = before.get("job") or {}
-        is_same = release.resume and bool(made_by) and made_by == self._job(made_by, len(names))
-        if is_same and len(names) == len(self._plan.files):
+        key, folder = self._release.key, Checkpoint.of(self._target)
+        state, job = self._state(folder)
+        if state is State.DONE:
             folder.remove()  # the run may have ended between its last two steps
-            return self._finished(before)
-        job = self._job(folder.job or (made_by if is_same else {})) if can_resume else {}
-        is_continued = self._is_continued(folder, job)
-        is_publishing = is_continued and (folder.path / "publishing").exists()
-        if is_same:
-            self._before, self._first = before, len(names)
-            for file in () if is_publishing else self._plan.files[len(names) :]:
-                refuse_taken(f"{self._name}/{file.name}")
-        elif not (is_publishing or (release.overwrite and not self._plan.is_folder)):
-            changed = _changed(made_by, self._job(made_by)) if made_by and job else ""
-            refuse_taken(self._name, changed and f", made otherwise ({changed})")
+            return self._finished()
         is_new_key = key is not None and key.fresh
         if key is not None:
             key.keep()
         try:
-            if not is_continued:
+            if state in (State.NEW, State.EXTEND):
                 folder.begin(job, [file.name for file in self._plan.files])
             report = self._published(folder, self._make(folder), job)
         except BaseException:
-            if not (can_resume and folder.entries()):
+            if not (job and folder.entries()):
                 folder.remove()
                 if is_new_key and key is not None:  # nothing was released under it
                     key.forget()
@@ -304,8 +290,50 @@ class _Run:
         folder.remove()
         return report
 
+    def _state(self, folder: Checkpoint) -> tuple[State, dict[str, str]]:
+        """Decide what to do by what is on the disk, and return the job; refuse what may not be replaced or continued.
+
+        The files of the plan are put in the order in which earlier runs have made them.
+        """
+        release = self._release
+        self._before, self._first = {}, 0
+        manifest = self._manifest() if stores.is_taken(self._name) else {}
+        names = [file["name"] for file in manifest.get("files", ())]
+        if release.rotates:
+            present = {file.name for file in self._plan.files}
+            names = [name for name in names if name in present]
+        started = folder.files if release.resume else []
+        self._plan = self._plan.in_order([*names, *started])
+        if started and folder.job == self._job(folder.job, len(started)):
+            self._plan = self._plan.first(len(started))
+        made_by = manifest.get("job") or {}
+        if release.resume and made_by and made_by == self._job(made_by, len(names)):
+            self._before, self._first = manifest, len(names)
+            if len(names) == len(self._plan.files):
+                return State.DONE, made_by
+        job = self._job(folder.job or (made_by if self._before else {})) if self._repeats else {}
+        state = State.EXTEND if self._before else State.NEW
+        if self._is_continued(folder, job):
+            if (folder.path / "publishing").exists():
+                return State.PUBLISH, job
+            state = State.RESUME
+        if self._before:
+            for file in self._plan.files[self._first :]:
+                refuse_taken(f"{self._name}/{file.name}")
+        elif not release.overwrite or self._plan.is_folder:
+            changed = _changed(made_by, self._job(made_by)) if made_by and job else ""
+            refuse_taken(self._name, changed and f", made otherwise ({changed})")
+        return state, job
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether a run with these settings draws the same words again, so that it can be continued."""
+        secrets = self._release.key, self._privatizer.ledger, self._privatizer.seed
+        has_secret = any(secret is not None for secret in secrets)
+        return has_secret and not is_stream(self._plan.files[0].path)
+
     def _job(self, like: Mapping[str, Any] | None, files: int | None = None) -> dict[str, str]:
-        job = self._plan.first(files).job(self._privatizer, like or {})
+        job = self._plan.first(files).job(self._privatizer, like or {}, self._known)
         if not self._release.rotates:
             return job
         # What is gone from the input counts as it was.
@@ -345,9 +373,9 @@ class _Run:
             return dict(json.load(file))
         return {}
 
-    def _finished(self, manifest: Mapping[str, Any]) -> CorpusReport:
+    def _finished(self) -> CorpusReport:
         """Return the report of an output that was finished before."""
-        counts = _counted(manifest)
+        counts = _counted(self._before)
         quarantine = beside(self._target, "quarantine.jsonl")
         found = str(quarantine) if counts.skipped and quarantine.exists() else None
         report = CorpusReport.of(self._plan, counts, found, counts.documents)

@@ -28,10 +28,10 @@ from textpriv.corpus.formats import corpus_format
 from textpriv.corpus.formats.csv import csv_row
 from textpriv.corpus.plan import Plan, beside, check_headers, known_by
 from textpriv.corpus.records import Batch, CorpusReader, compressed
-from textpriv.corpus.release import ColumnRule, Release
+from textpriv.corpus.release import ColumnRule, RunOptions
 from textpriv.corpus.report import Progress
 from textpriv.corpus.stores import is_stream
-from textpriv.engines.batch import Rows
+from textpriv.engines.batch import TableRows
 from textpriv.engines.local import mapped
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.files import atomic_write, is_url, local_path, lost_by, sha256_file, umask
@@ -64,7 +64,7 @@ class Records:
         The declared labels; one for records without labels.
     on_progress : callable, optional
     engine, address
-        As of :class:`textpriv.corpus.release.Release`.
+        As of :class:`textpriv.corpus.RunOptions`.
     """
 
     plan: Plan
@@ -88,7 +88,7 @@ class Records:
             for file in self.plan.files
         }
 
-    def read(self, begin: float, end: float) -> Iterator[Rows]:
+    def read(self, begin: float, end: float) -> Iterator[TableRows]:
         """Yield records in batches; progress goes from ``begin`` to ``end``."""
         documents = tokens = 0
         self.skipped.clear()
@@ -102,7 +102,7 @@ class Records:
                     done = None if share is None else begin + (end - begin) * share
                     self.on_progress(Progress(documents, tokens, done))
 
-    def file(self, number: int) -> Iterator[tuple[Rows, Batch]]:
+    def file(self, number: int) -> Iterator[tuple[TableRows, Batch]]:
         """Yield the records of a file in batches, with declared labels, and the batches as they were read."""
         known = {str(label): label for label in self.classes}
         reader = self.plan.reader(number)
@@ -111,7 +111,7 @@ class Records:
             yield self._labelled(reader, batch, known), batch
 
     @staticmethod
-    def _labelled(reader: CorpusReader, batch: Batch, known: Mapping[str, Label]) -> Rows:
+    def _labelled(reader: CorpusReader, batch: Batch, known: Mapping[str, Label]) -> TableRows:
         """Return the records of a batch with declared labels."""
         if batch.given.names is None:
             return batch.given
@@ -166,7 +166,7 @@ class _Adder:
     def _encoder(self) -> Any:
         return PublicSide(self._index).encoder
 
-    def __call__(self, batches: list[Rows]) -> Sums:
+    def __call__(self, batches: list[TableRows]) -> Sums:
         sums = self._sums.empty()
         for rows in batches:
             texts = [each if each.isascii() else without_halves(each) for each in rows.texts[0]]
@@ -193,9 +193,9 @@ class _FileAdder:
         return {"sums": base64.b64encode(pickle.dumps(total)).decode(), "skipped": dict(skipped)}
 
 
-def _grouped(batches: Iterable[Rows]) -> Iterator[list[Rows]]:
+def _grouped(batches: Iterable[TableRows]) -> Iterator[list[TableRows]]:
     """Yield batches in groups that are worth the way to a worker."""
-    group: list[Rows] = []
+    group: list[TableRows] = []
     records = size = 0
     for rows in batches:
         group.append(rows)
@@ -211,9 +211,9 @@ def _grouped(batches: Iterable[Rows]) -> Iterator[list[Rows]]:
 def plan_synthesis(
     source: Sequence[str], text: str, label: str | None, author: str | None, **options: Any
 ) -> Plan:
-    """Return the files of private records, opened once; ``options`` are fields of Release."""
+    """Return the files of private records, opened once; ``options`` are fields of RunOptions."""
     # A label is read as the name of a record: text or a whole number, in every record.
-    release = Release(
+    release = RunOptions(
         text_column=text,
         document_column=label,
         author_column=author,

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError, DocumentError, TextprivError, at_position
 from textpriv.randomness import Occurrences, framed
+from textpriv.settings import PrivatizerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +48,7 @@ def refuse_repeated(names: Iterable[object]) -> None:
             raise CorpusError(f"row {row + 1}: {REPEATED_NAME}")
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """Some rows of a table, column by column: all that decides their release."""
 
     texts: Sequence[Sequence[Any]]  # a list for each column of texts
@@ -58,16 +59,16 @@ class Rows(NamedTuple):
     numbers: Sequence[Sequence[int]] | None = None
 
     @classmethod
-    def of(cls, columns: Columns, read: Callable[[str], list[Any]]) -> Rows:
+    def of(cls, columns: Columns, read: Callable[[str], list[Any]]) -> TableRows:
         """Read the columns of a table by their names."""
         others = (None if name is None else read(name) for name in columns.others)
         return cls([read(name) for name in columns.texts], *others)
 
-    def chosen(self, places: Sequence[int]) -> Rows:
+    def chosen(self, places: Sequence[int]) -> TableRows:
         """Return some of the rows."""
         texts = [[own[place] for place in places] for own in self.texts]
         others = (values and [values[place] for place in places] for values in self[1:])
-        return Rows(texts, *others)
+        return TableRows(texts, *others)
 
 
 class Released(NamedTuple):
@@ -106,7 +107,7 @@ class BatchRelease:
 
         columns, names = self.columns, batch.schema.names
         columns.check(names)
-        rows = Rows.of(columns, lambda name: batch.column(name).to_pylist())
+        rows = TableRows.of(columns, lambda name: batch.column(name).to_pylist())
         try:
             released = self.rows(rows._replace(numbers=numbers)).texts
         except DocumentError as error:
@@ -122,7 +123,7 @@ class BatchRelease:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def rows(self, rows: Rows) -> Released:
+    def rows(self, rows: TableRows) -> Released:
         """Return private texts.
 
         Raises
@@ -169,7 +170,7 @@ class BatchRelease:
         )
 
     def _keys(
-        self, rows: Rows, found: Sequence[tuple[int, int]], texts: Sequence[str]
+        self, rows: TableRows, found: Sequence[tuple[int, int]], texts: Sequence[str]
     ) -> list[ReleaseKey]:
         """Return the key of each text, given its column and row."""
         parts = self.columns.texts
@@ -187,9 +188,9 @@ class BatchRelease:
         authors: Sequence[str | None] = [None] * len(names)
         if rows.authors is not None:
             authors = _each(partial(_name, self.columns.author_column), rows.authors)
-        from textpriv.ledger import Document
+        from textpriv.ledger import DocumentName
 
-        return [Document(names[row], authors[row], parts[column]) for column, row in found]
+        return [DocumentName(names[row], authors[row], parts[column]) for column, row in found]
 
 
 def _each(read: Callable[[Any], Value], values: Iterable[Any]) -> list[Value]:

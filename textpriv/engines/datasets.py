@@ -8,9 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textpriv.engines.batch import refuse_repeated, release_in_process, release_table
-from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError
 from textpriv.randomness import Occurrences
+from textpriv.settings import PrivatizerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,7 @@ def privatize_dataset(
     workers : int
         Processes; an IterableDataset has one.
     **columns
-        Fields of :class:`textpriv.engines.settings.Columns`. The names, or else the texts, are read once, now.
+        Fields of :class:`textpriv.engines.columns.Columns`. The names, or else the texts, are read once, now.
     """
     if settings.ledger is not None:
         raise CorpusError("A ledger counts in one process: use textpriv.corpus, or a run key.")

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from textpriv.engines.batch import (
     BatchRelease,
-    Rows,
+    TableRows,
     named_error,
     refuse_repeated,
     release_table,
 )
-from textpriv.engines.settings import Columns, PrivatizerSettings
-from textpriv.errors import CorpusError, DocumentError, MechanismError
-from textpriv.mechanisms import NO_DEFAULT, default_name
+from textpriv.engines.columns import Columns
+from textpriv.errors import CorpusError, DocumentError
 from textpriv.randomness import Occurrences
+from textpriv.settings import PrivatizerSettings, protection
 
 if TYPE_CHECKING:
     from textpriv.statement import PrivacyStatement
@@ -44,17 +44,14 @@ def privatize_frame(
     settings : PrivatizerSettings, optional
         In place of both. Its run key (``key_file`` or ``run_key``) makes the release repeatable, the same on any engine.
     **columns
-        Fields of :class:`textpriv.engines.settings.Columns`. A Series has no columns with names.
+        Fields of :class:`textpriv.engines.columns.Columns`. A Series has no columns with names.
 
     Returns
     -------
     Of the type of ``frame``, with its index and columns, without ``attrs``. :func:`frame_statement` names what passes.
     """
-    if (epsilon, recovery, settings).count(None) != 2:
-        raise MechanismError(
-            f"privatize_frame takes one of epsilon, recovery and settings: {NO_DEFAULT}"
-        )
-    settings = settings or _settings(epsilon, recovery)
+    amounts = protection("privatize_frame", epsilon=epsilon, recovery=recovery, settings=settings)
+    settings = settings or PrivatizerSettings(options=amounts)
     library, kind = type(frame).__module__.split(".")[0], type(frame).__name__
     if kind == "DuckDBPyRelation":
         import duckdb
@@ -163,21 +160,9 @@ def _names_of_columns(frame: Any) -> Any:
     return columns() if callable(columns) else columns
 
 
-def _settings(epsilon: float | None, recovery: float | None) -> PrivatizerSettings:
-    """Return the settings of the default mechanism over the built-in index."""
-    from textpriv.index.builtin import ENGLISH, open_index
-
-    index = open_index(ENGLISH)
-    if epsilon is None:
-        from textpriv.guarantees.epsilon import epsilon_for
-
-        epsilon = epsilon_for(index, recovery=recovery)
-    return PrivatizerSettings(mechanism=default_name(index), options={"epsilon": epsilon})
-
-
-def _rows(frame: Any, settings: PrivatizerSettings, columns: Columns) -> Rows:
+def _rows(frame: Any, settings: PrivatizerSettings, columns: Columns) -> TableRows:
     """Return the columns that are read, with the numbers of equal texts."""
-    rows = Rows.of(columns, lambda name: _values(frame[name]))
+    rows = TableRows.of(columns, lambda name: _values(frame[name]))
     if rows.names is None:
         counted = (map(Occurrences().count, own) for own in rows.texts)
         rows = rows._replace(numbers=list(zip(*counted, strict=True)))

@@ -17,9 +17,15 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Any, TypeVar
 
-from textpriv.engines.batch import BatchRelease, Released, Rows, release_in_process, without_trace
-from textpriv.engines.settings import PrivatizerSettings
+from textpriv.engines.batch import (
+    BatchRelease,
+    Released,
+    TableRows,
+    release_in_process,
+    without_trace,
+)
 from textpriv.errors import CorpusError
+from textpriv.settings import PrivatizerSettings
 
 Job = TypeVar("Job")
 Value = TypeVar("Value")
@@ -30,7 +36,7 @@ _BATCHES, _SIZE = 16, 8 << 20
 
 
 def in_order(
-    jobs: Iterable[tuple[Job, Rows]],
+    jobs: Iterable[tuple[Job, TableRows]],
     release: BatchRelease,
     settings: PrivatizerSettings | None = None,
     workers: int = 1,
@@ -156,7 +162,7 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _released(rows: Rows) -> Released:
+def _released(rows: TableRows) -> Released:
     """Release rows in a worker; an error carries no private text back."""
     return without_trace(lambda rows: _make().rows(rows), rows)
 

@@ -14,8 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textpriv.engines.batch import gave_up, refuse_repeated, release_table, results
-from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError, how_to_install
+from textpriv.settings import PrivatizerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,7 @@ def privatize_dataset(
     workers : int
         Batches that are released at a time.
     **columns
-        Fields of :class:`textpriv.engines.settings.Columns`, among them ``document_column``. The names are read once, now.
+        Fields of :class:`textpriv.engines.columns.Columns`, among them ``document_column``. The names are read once, now.
     """
     chosen = Columns.on_machines(settings, **columns)
     chosen.check(dataset.columns() or [])

@@ -20,8 +20,9 @@ from textpriv.engines.batch import (
     results,
     without_trace,
 )
-from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError, how_to_install
+from textpriv.settings import PrivatizerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,7 @@ def privatize_dataframe(
     settings : PrivatizerSettings
         With ``key_file``, a path that every executor can read, no secret is sent to the executors. A ledger cannot be used.
     **columns
-        Fields of :class:`textpriv.engines.settings.Columns`, among them ``document_column``. Spark counts the names, now.
+        Fields of :class:`textpriv.engines.columns.Columns`, among them ``document_column``. Spark counts the names, now.
     """
     chosen = Columns.on_machines(settings, **columns)
     chosen.check(frame.columns)

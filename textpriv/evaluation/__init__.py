@@ -1,4 +1,4 @@
-"""Measures of what a mechanism does to text: recovery, deniability, decoding, and what can still be learned."""
+"""Measures of what a mechanism does to text: recovery, decoding, and what can still be learned."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ from textpriv.evaluation.best_attacker import (
     largest_epsilon,
     text_of,
 )
-from textpriv.evaluation.deniability import WordSample
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import content_prior
+from textpriv.evaluation.samples import WordSample
 from textpriv.files import atomic_write, cache_folder
 from textpriv.index.builtin import ENGLISH
 from textpriv.index.index import Index
@@ -48,7 +48,7 @@ from textpriv.vocabulary.priors import DEFAULT_PRIOR
 __all__ = [
     "Candidate",
     "Choice",
-    "Comparison",
+    "Ranking",
     "choose",
     "choose_epsilon",
     "epsilon_for",
@@ -317,7 +317,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Ranking:
     """Candidates at the same recovery: the default first, the others by how near they keep words.
 
     Attributes
@@ -347,7 +347,7 @@ def choose(
     of: str = "content",
     context: Iterable[str] | None = None,
     mechanisms: Sequence[str] = (),
-) -> Comparison:
+) -> Ranking:
     """Compare mechanisms at which attackers recover at most a share of words, by how near the outputs stay.
 
     Parameters
@@ -404,7 +404,7 @@ def choose(
     if not compared:
         raise MechanismError(f"no mechanism gives this protection. {' '.join(left_out)}")
     compared.sort(key=lambda each: (not each.is_default, each.distance))
-    return Comparison(tuple(compared), tuple(left_out))
+    return Ranking(tuple(compared), tuple(left_out))
 
 
 def _nearness(mechanism: Mechanism, ruler: Index) -> tuple[float, float]:

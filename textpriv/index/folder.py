@@ -11,7 +11,6 @@ import json
 import math
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from textpriv.index.index import Index
 
 INDEX, TREE = "index", "tree"
-META, GRAPH = "index.json", "hnsw.bin"
+META = "index.json"
 
 _FORMAT = 4
 _WORDS, _FUNCTION = "words.json", "function.json"
@@ -98,16 +97,12 @@ def write(
 def _fill(
     folder: Path, index: Index, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
 ) -> None:
-    """Write the arrays, the words, the graph if there is one, and last the listing of all files."""
-    prior, graph = index.vocabulary.prior, vars(index).get("graph")
+    """Write the arrays, the words, and last the listing of all files."""
+    prior = index.vocabulary.prior
     for name, array in {**arrays, **({} if prior is None else {_PRIOR: prior})}.items():
         with open(folder / name, "wb") as file:
             np.save(file, array, allow_pickle=False)
             flush(file)
-    if graph is not None:
-        graph.save_index(str(folder / GRAPH))
-    elif index.path is not None and (index.path / GRAPH).is_file():
-        shutil.copyfile(index.path / GRAPH, folder / GRAPH)
     if index.model is not None:
         write_model(folder / _MODEL, index.model)
     _dump(folder / _WORDS, index.vocabulary.words)
@@ -197,8 +192,8 @@ def _read_meta(path: Path) -> dict[str, Any]:
     for name, is_sound in {**_FIELDS["both"], **_FIELDS[meta["kind"]]}.items():
         if not is_sound(meta.get(name)):
             refuse(file, f"{name!r} has a value that none has")
-    for name in (_WORDS, _FUNCTION, *_TABLES[meta["kind"]], GRAPH, _MODEL):
-        optional = _PRIOR, GRAPH, _MODEL, AXES, FREQUENCY
+    for name in (_WORDS, _FUNCTION, *_TABLES[meta["kind"]], _MODEL):
+        optional = _PRIOR, _MODEL, AXES, FREQUENCY
         needed = name not in optional or (path / name).exists()
         if needed and name not in meta["files"]:
             refuse(file, f"it does not list {name!r}")

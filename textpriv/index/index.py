@@ -25,7 +25,7 @@ from textpriv.index.grid import (
     exact_lists,
     typical_distances,
 )
-from textpriv.index.hnsw import build_graph, read_graph
+from textpriv.index.hnsw import build_graph
 from textpriv.index.spaces import MANHATTAN
 from textpriv.language.ngrams import NGrams
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
@@ -318,15 +318,13 @@ class Index:
 
     @cached_property
     def graph(self) -> Any:
-        """The hnswlib graph over ``points * unit`` that Madlib searches; loaded, or built at the first use."""
+        """The hnswlib graph over ``points * unit`` that Madlib searches; built at the first use."""
         if self.space == MANHATTAN:
             raise MetricError(
                 'Approximate search needs a Euclidean space, and this is "manhattan". Use search="exact".'
             )
         # Exact, since the unit has few digits.
         coordinates = np.asarray(self.points * np.float32(self.unit), dtype=np.float32)
-        if self.path is not None and (self.path / folder.GRAPH).is_file():
-            return read_graph(self.path / folder.GRAPH, coordinates)
         return build_graph(coordinates)
 
     # Python

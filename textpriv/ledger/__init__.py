@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textpriv.ledger.charges import Charge, Document, Shared, Spent, Terms, settings_fingerprint
+from textpriv.ledger.charges import Charge, DocumentName, Shared, Spent, Terms, settings_fingerprint
 from textpriv.ledger.ledger import Ledger
 
-__all__ = ["Charge", "Document", "Ledger", "Shared", "Spent", "Terms", "settings_fingerprint"]
+__all__ = ["Charge", "DocumentName", "Ledger", "Shared", "Spent", "Terms", "settings_fingerprint"]

@@ -21,7 +21,7 @@ DELTA = 1e-6  # of which statements speak
 
 
 @dataclass(frozen=True)
-class Document:
+class DocumentName:
     """The name of a document and of its author, by which a ledger counts.
 
     Do not make names from the text: two documents of one name are two versions of one document. ``"7"`` and ``7`` are two
@@ -122,7 +122,7 @@ class Charge:
 
     Attributes
     ----------
-    document : Document
+    document : DocumentName
     content : bytes
         What the mechanism is given of the document. Only the same content gets a stored key again. It is stored as a keyed
         hash.
@@ -134,7 +134,7 @@ class Charge:
         What is lost by draws that this release shares with others.
     """
 
-    document: Document
+    document: DocumentName
     content: bytes = field(repr=False)
     tokens: int
     nats: float = 0.0
@@ -143,7 +143,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Release:
+class Permit:
     """The permission to release one document, and the secret key of its random stream."""
 
     key: bytes = field(repr=False)

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from textpriv.errors import LedgerError, LimitError, at_position
-from textpriv.ledger.charges import DELTA, Charge, Document, Release, Shared, Spent, Terms
+from textpriv.ledger.charges import DELTA, Charge, DocumentName, Permit, Shared, Spent, Terms
 from textpriv.ledger.store import checked_file, connect, create, damaged, plain_errors
 from textpriv.randomness import DocumentKey, framed, identity_bytes
 from textpriv.statement import at_most, epsilon_of_zcdp, factor_in_words
@@ -84,12 +84,12 @@ class Ledger:
     Examples
     --------
     >>> import os, tempfile
-    >>> from textpriv.ledger import Charge, Document, Ledger, Terms
+    >>> from textpriv.ledger import Charge, DocumentName, Ledger, Terms
     >>> terms = Terms(settings=b"TEM, epsilon 2", distance="euclidean", epsilon=2.0, word_loss=15.0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = Ledger(os.path.join(folder, "ledger"), document_limit=6)
-    ...     first = ledger.charge(terms, Charge(Document("letter-1", "ann"), b"the words", tokens=2))
-    ...     again = ledger.charge(terms, Charge(Document("letter-1", "ann"), b"the words", tokens=2))
+    ...     first = ledger.charge(terms, Charge(DocumentName("letter-1", "ann"), b"the words", tokens=2))
+    ...     again = ledger.charge(terms, Charge(DocumentName("letter-1", "ann"), b"the words", tokens=2))
     ...     spent = ledger.spent(author="ann")
     >>> (again.charged, again.key == first.key, spent.nats, spent.epsilon)
     (False, True, 30.0, {'euclidean': 2.0})
@@ -119,11 +119,11 @@ class Ledger:
             if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise damaged(self.path)
 
-    def charge(self, terms: Terms, charge: Charge) -> Release:
+    def charge(self, terms: Terms, charge: Charge) -> Permit:
         """Count the release of one document, or find it counted; see :meth:`charge_all`."""
         return self.charge_all(terms, [charge])[0]
 
-    def charge_all(self, terms: Terms, charges: Sequence[Charge]) -> list[Release]:
+    def charge_all(self, terms: Terms, charges: Sequence[Charge]) -> list[Permit]:
         """Count the releases of some documents in one transaction: all of them or none.
 
         Draw nothing before this returns. A document whose release with these terms and this content is in the ledger costs
@@ -173,7 +173,7 @@ class Ledger:
             shared=tuple(self._marked(document, each) for each in charge.shared),
         )
 
-    def _marked(self, document: Document, shared: Shared) -> tuple[bytes, int, int]:
+    def _marked(self, document: DocumentName, shared: Shared) -> tuple[bytes, int, int]:
         name = document.author if shared.scope == "person" else document.name
         if name is None:
             raise LedgerError(
@@ -183,7 +183,7 @@ class Ledger:
         nats, rho = _millionths("nats", shared.nats), _millionths("rho", shared.rho)
         return self._hash(b"shared", drawn), nats, rho
 
-    def _charge(self, connection: sqlite3.Connection, entry: _Entry) -> Release:
+    def _charge(self, connection: sqlite3.Connection, entry: _Entry) -> Permit:
         known = connection.execute(
             "SELECT settings = ? AND content = ?, author IS ?, distance = ?, epsilon, key FROM releases WHERE document = ?",
             (entry.settings, entry.content, entry.author, entry.distance, entry.document),
@@ -195,7 +195,7 @@ class Ledger:
             )
         for is_this, *_, key in known:
             if is_this:
-                return Release(key, charged=False)
+                return Permit(key, charged=False)
         spent = sum(epsilon for _, _, same_distance, epsilon, _ in known if same_distance)
         unit = "per unit of distance under this index"
         self._check("document_limit", spent, entry.epsilon, unit)
@@ -217,7 +217,7 @@ class Ledger:
             "INSERT OR IGNORE INTO shared (document, author, mark, nats, rho) VALUES (?, ?, ?, ?, ?)",
             [(entry.document, entry.author, *each) for each in entry.shared],
         )
-        return Release(key, charged=True)
+        return Permit(key, charged=True)
 
     def _check_account(
         self, connection: sqlite3.Connection, whose: str, name: bytes, entry: _Entry

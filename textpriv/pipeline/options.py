@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import spacy
 
 from textpriv.errors import MechanismError
-from textpriv.mechanisms import NO_DEFAULT, default_mechanism, find_mechanism
+from textpriv.mechanisms import NO_DEFAULT, find_mechanism
 from textpriv.mechanisms import registry as mechanism_registry
 from textpriv.run_key import read_run_key
-from textpriv.tokenization.policy import TokenPolicy
 
 if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
@@ -93,40 +92,27 @@ class PipelineOptions:
 
     def privatizer(self, index: Any, language: str) -> "Privatizer":
         """Make the privatizer over an index."""
-        from textpriv.privatizer import Privatizer
-        from textpriv.spans.detectors import best_detectors, make_detector
-        from textpriv.spans.policy import SpanPolicy
+        from textpriv.settings import PrivatizerSettings
+        from textpriv.spans.detectors import best_detectors
 
         best = best_detectors(language) if "auto" in self.detect else ()
-        names = [name for name in dict.fromkeys([*best, *self.detect]) if name != "auto"]
-        privatizer = Privatizer(
-            self._mechanism(index),
-            TokenPolicy.from_dict(self.policy or {}),
-            self.seed,
+        amounts = {"epsilon": self.epsilon, "recovery": self.recovery}
+        privatizer = PrivatizerSettings(
+            mechanism=self.mechanism,
+            options={name: value for name, value in amounts.items() if value is not None},
+            policy=self.policy or {},
+            seed=self.seed,
             run_key=self._secret(),
             language=language,
-            spans=None if self.spans is None else SpanPolicy.of(self.spans),
-            detector=[make_detector(name, language) for name in names] or None,
-        )
+            spans=self.spans,
+            detect=[name for name in dict.fromkeys([*best, *self.detect]) if name != "auto"],
+        ).build(index)
         if privatizer.spans is not None and privatizer.spans.policy.needs_person:
             raise MechanismError(
                 "This policy of spans draws once for each person, and a spaCy pipeline does not know whose text it reads. "
-                'Use "tickets" or "chat", or textpriv.Privatizer with Document(name, author).'
+                'Use "tickets" or "chat", or textpriv.Privatizer with DocumentName(name, author).'
             )
         return privatizer
-
-    def _mechanism(self, index: Any) -> Any:
-        if callable(self.mechanism):
-            return self.mechanism(index)
-        named = {} if self.mechanism is None else {"mechanism": self.mechanism}
-        epsilon = self.epsilon
-        if epsilon is None:
-            from textpriv.guarantees.epsilon import epsilon_for
-
-            epsilon = epsilon_for(index, recovery=self.recovery, **named)
-        if self.mechanism is None:
-            return default_mechanism(index, epsilon)
-        return find_mechanism(self.mechanism)(epsilon=epsilon)(index)
 
     def _secret(self) -> bytes | None:
         if self.run_key is None:

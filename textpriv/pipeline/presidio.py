@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from textpriv.errors import SpanError, how_to_install
-from textpriv.ledger import Document
+from textpriv.ledger import DocumentName
 from textpriv.spans.policy import UNDETECTED_PASS
 
 try:
@@ -32,7 +32,7 @@ class TextprivOperator(Operator):
     def operate(self, text: str = "", params: dict[str, Any] | None = None) -> str:
         """Return the private surface of a span."""
         given = params or {}
-        key = Document(given["document"], given.get("author"))
+        key = DocumentName(given["document"], given.get("author"))
         return given["privatizer"].privatize_span(text, given["entity_type"], key)
 
     def validate(self, params: dict[str, Any] | None = None) -> None:

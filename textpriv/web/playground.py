@@ -39,7 +39,7 @@ _ATTACKED = 50_000  # words of a vocabulary up to which all pairs are compared
 _SHOWN = 8  # words of a text whose distribution is computed at every draw
 
 
-class Refusal(Exception):
+class BadRequest(Exception):
     """A request that is not answered: a status and a reason, which never quotes what was sent."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -58,11 +58,11 @@ class Settings(NamedTuple):
         """Check the fields of a request; a wrong one is refused with 422."""
         epsilon, mechanism = given.get("epsilon"), given.get("mechanism", "tem")
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
-            raise Refusal(422, "epsilon is missing or no number; send one above 0.")
+            raise BadRequest(422, "epsilon is missing or no number; send one above 0.")
         if not 0 < epsilon <= _LARGEST_EPSILON:
-            raise Refusal(422, f"epsilon must be above 0 and at most {_LARGEST_EPSILON:g}.")
+            raise BadRequest(422, f"epsilon must be above 0 and at most {_LARGEST_EPSILON:g}.")
         if not isinstance(mechanism, str) or mechanism not in mechanism_names():
-            raise Refusal(422, f"mechanism must be one of: {', '.join(mechanism_names())}.")
+            raise BadRequest(422, f"mechanism must be one of: {', '.join(mechanism_names())}.")
         return cls(float(epsilon), mechanism)
 
 
@@ -113,7 +113,7 @@ class Playground:
         try:
             return Privatizer(make(epsilon=settings.epsilon)(self.index))
         except TextprivError as error:
-            raise Refusal(422, str(error)) from None
+            raise BadRequest(422, str(error)) from None
 
     def privatize(self, text: str, settings: Settings) -> dict[str, Any]:
         """Draw a text once.
@@ -193,10 +193,10 @@ class Playground:
         """Return what a word becomes: 404 outside the vocabulary, 422 without a closed form."""
         mechanism, vocabulary = self.prepare(settings).mechanism, self.index.vocabulary
         if not mechanism.has_law:
-            raise Refusal(422, f"{mechanism.name} has no output distribution in closed form.")
+            raise BadRequest(422, f"{mechanism.name} has no output distribution in closed form.")
         known = next((each for each in (word, word.lower()) if each in vocabulary), None)
         if known is None:
-            raise Refusal(
+            raise BadRequest(
                 404, "The word is not in the vocabulary. All such words are treated alike."
             )
         groups = mechanism.groups(known)

@@ -169,9 +169,9 @@ def drawn_kinds(privatizer: Privatizer, raw: Any, stream: Any = None) -> tuple[A
     Only for whoever has the original: which words are still the author's own is what a draw hides.
     """
     if privatizer.spans is not None:  # spans may be drawn once for a document or a person
-        from textpriv.ledger import Document
+        from textpriv.ledger import DocumentName
 
-        stream = Document(os.urandom(16), os.urandom(16))
+        stream = DocumentName(os.urandom(16), os.urandom(16))
     (tokens,) = privatizer.release(raw, [Stream() if stream is None else stream])
     same = (raw.codes >= 0) & (raw.codes == tokens.outputs)
     pairs = zip(same.tolist(), kinds_of(tokens), strict=True)

@@ -13,7 +13,7 @@ from typing import Any
 from textpriv.errors import TextprivError, needs
 from textpriv.index.index import Index
 from textpriv.web.pages import SAMPLE, asset, content_policy, fill
-from textpriv.web.playground import AGAIN, LONGEST, Playground, Refusal, Settings
+from textpriv.web.playground import AGAIN, LONGEST, BadRequest, Playground, Settings
 
 _HOST = "127.0.0.1"
 _LARGEST = 8 * LONGEST  # bytes of a request: a character may be escaped
@@ -71,7 +71,7 @@ class Application:
                 content = self._page
             else:
                 content = json.dumps(await self._answer(scope, receive))
-        except Refusal as refusal:
+        except BadRequest as refusal:
             status, content = refusal.status, json.dumps({"error": str(refusal)})
         except Exception as error:
             # Neither message nor traceback: they might hold what was typed.
@@ -84,13 +84,13 @@ class Application:
 
     async def _answer(self, scope: _Scope, receive: _Receive) -> dict[str, Any]:
         if scope["path"] not in self._answers:
-            raise Refusal(404, "there is no such page.")
+            raise BadRequest(404, "there is no such page.")
         if scope["method"] != "POST":
-            raise Refusal(405, "this address does not take that method.")
+            raise BadRequest(405, "this address does not take that method.")
         try:
             body = await asyncio.wait_for(_read(receive), _BODY_TIME)
         except asyncio.TimeoutError:
-            raise Refusal(408, "the request took too long to arrive.") from None
+            raise BadRequest(408, "the request took too long to arrive.") from None
         field, work = self._answers[scope["path"]]
         given = _parse(body, field)
         return await asyncio.to_thread(work, given[field], Settings.read(given))
@@ -103,18 +103,18 @@ def _check(scope: _Scope) -> None:
         values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
     hosts = values.get("host", [])
     if len(hosts) != 1 or not _is_loopback(hosts[0].strip().lower()):
-        raise Refusal(421, "this server answers to names of this computer alone.")
+        raise BadRequest(421, "this server answers to names of this computer alone.")
     for origin in values.get("origin", []):
         if origin.lower() != f"http://{hosts[0].lower()}":
-            raise Refusal(403, "requests from other sites are not answered.")
+            raise BadRequest(403, "requests from other sites are not answered.")
     # A link on another site may lead here, and then the page is all it gets.
     link = scope["method"] == "GET" and values.get("sec-fetch-mode") == ["navigate"]
     if values.get("sec-fetch-site", ["none"])[0] not in ("same-origin", "none") and not link:
-        raise Refusal(403, "requests from other sites are not answered.")
+        raise BadRequest(403, "requests from other sites are not answered.")
     if scope["method"] == "POST":
         kind = values.get("content-type", [""])[0].split(";")[0].strip().lower()
         if kind != "application/json":
-            raise Refusal(415, "send JSON, with Content-Type: application/json.")
+            raise BadRequest(415, "send JSON, with Content-Type: application/json.")
 
 
 def _is_loopback(host: str) -> bool:
@@ -136,11 +136,11 @@ async def _read(receive: _Receive) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refusal(400, "the request ended early.")
+            raise BadRequest(400, "the request ended early.")
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > _LARGEST:
-            raise Refusal(413, f"a request holds at most {_LARGEST:,} bytes.")
+            raise BadRequest(413, f"a request holds at most {_LARGEST:,} bytes.")
         more = message.get("more_body", False)
     return b"".join(parts)
 
@@ -150,14 +150,14 @@ def _parse(body: bytes, field: str) -> dict[str, Any]:
     try:
         given = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise Refusal(400, "the request is not JSON in UTF-8.") from None
+        raise BadRequest(400, "the request is not JSON in UTF-8.") from None
     if not isinstance(given, dict) or set(given) - _FIELDS:
-        raise Refusal(422, f"send a JSON object with fields of: {', '.join(sorted(_FIELDS))}.")
+        raise BadRequest(422, f"send a JSON object with fields of: {', '.join(sorted(_FIELDS))}.")
     text = given.get(field)
     if not isinstance(text, str):
-        raise Refusal(422, f"{field} is missing or no text.")
+        raise BadRequest(422, f"{field} is missing or no text.")
     if len(text) > LONGEST:
-        raise Refusal(413, f"a text holds at most {LONGEST:,} characters here.")
+        raise BadRequest(413, f"a text holds at most {LONGEST:,} characters here.")
     return given
 
 

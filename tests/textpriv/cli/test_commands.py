@@ -303,7 +303,7 @@ def test_an_interrupt_ends_with_130(privatize, texts, tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("textpriv.corpus.privatize_corpus", interrupted)
+    monkeypatch.setattr("textpriv.corpus.run_corpus", interrupted)
     result = privatize(texts, tmp_path / "b.txt")
     assert (result.exit_code, "Interrupted" in result.stderr) == (130, True)
 

@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -196,18 +197,18 @@ def test_a_key_shows_itself_nowhere(tmp_path):
 def test_an_interrupted_command_says_how_to_go_on_and_does(run, source, tmp_path, monkeypatch):
     from textpriv import corpus
 
-    whole = corpus.privatize_corpus
+    whole = corpus.run_corpus
 
-    def stopped(*arguments, **options):
+    def stopped(plan, privatizer):
         def stop(progress):
             if progress.documents >= 12:
                 raise KeyboardInterrupt
 
-        options |= {"part_records": 5, "batch_size": 4, "on_progress": stop}
-        return whole(*arguments, **options)
+        often = replace(plan.release, part_records=5, batch_size=4, on_progress=stop)
+        return whole(replace(plan, release=often), privatizer)
 
     with monkeypatch.context() as patch:
-        patch.setattr(corpus, "privatize_corpus", stopped)
+        patch.setattr(corpus, "run_corpus", stopped)
         result = run("out.jsonl")
     assert result.exit_code == 130
     assert "continue with --resume" in result.stderr
@@ -216,7 +217,11 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(run, source, tmp_path
         refused = run("out.jsonl", *options)
         assert (refused.exit_code, refused.stderr.count("--resume")) == (1, 1)
     monkeypatch.setattr(
-        corpus, "privatize_corpus", lambda *a, **o: whole(*a, **{**o, "part_records": 5})
+        corpus,
+        "run_corpus",
+        lambda plan, privatizer: whole(
+            replace(plan, release=replace(plan.release, part_records=5)), privatizer
+        ),
     )
     result = run("out.jsonl", "--resume")
     assert result.exit_code == 0, result.stderr
@@ -328,7 +333,7 @@ def test_log_json_ends_with_failed_however_it_ends(run, monkeypatch, error):
     def stopped(*arguments, **options):
         raise error
 
-    monkeypatch.setattr(corpus, "privatize_corpus", stopped)
+    monkeypatch.setattr(corpus, "run_corpus", stopped)
     result = run("out.jsonl", "--log-json")
     assert _events(result)[-1]["event"] == "failed"
     assert result.exit_code in (1, 130, 143)

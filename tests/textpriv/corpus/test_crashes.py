@@ -224,12 +224,13 @@ def test_a_lock_that_was_left_keeps_nobody_away(tmp_path):
 
 ORPHANS = """
 import multiprocessing, sys, time
-from textpriv.engines.batch import BatchRelease, Rows
+from textpriv.engines.batch import BatchRelease, TableRows
 from textpriv.engines.local import in_order
-from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.engines.columns import Columns
+from textpriv.settings import PrivatizerSettings
 
 settings = PrivatizerSettings(sys.argv[1], options={"epsilon": 1.0}, seed=1)
-jobs = ((n, Rows([["a"]], ["a"])) for n in range(9))
+jobs = ((n, TableRows([["a"]], ["a"])) for n in range(9))
 for n, _ in in_order(jobs, BatchRelease(settings.build(), Columns("text", "id")), settings, 3):
     if n == 8:
         print(*[child.pid for child in multiprocessing.active_children()], flush=True)

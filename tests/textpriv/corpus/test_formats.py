@@ -17,7 +17,7 @@ from echo import Echo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textpriv.corpus import Release, privatize_corpus, read_records, records
+from textpriv.corpus import RunOptions, privatize_corpus, read_records, records
 from textpriv.corpus.formats import corpus_format, parquet
 from textpriv.corpus.plan import Plan
 from textpriv.corpus.records import RecordError
@@ -227,7 +227,7 @@ def test_a_damaged_compressed_file_is_named(tmp_path):
 
 def test_batches_are_bounded_by_records_and_by_characters(tmp_path):
     source = _write(tmp_path / "a.txt", "x\n" * 5)
-    reader = Plan.of(str(source), "-", Release(batch_size=2)).reader(0)
+    reader = Plan.of(str(source), "-", RunOptions(batch_size=2)).reader(0)
     assert [len(b) for b in reader] == [2, 2, 1]
     source = _write(tmp_path / "b.txt", ("x" * 3_000_000 + "\n") * 3)
     assert [len(b.texts) for b in read_records(source)] == [2, 1]

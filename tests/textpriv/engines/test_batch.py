@@ -12,8 +12,8 @@ import pytest
 from engine_runs import WORDS, run
 
 from textpriv.corpus import PrivatizerSettings
-from textpriv.engines.batch import BatchRelease, Rows, release_in_process
-from textpriv.engines.settings import Columns
+from textpriv.engines.batch import BatchRelease, TableRows, release_in_process
+from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.run_key import RunKey
 
@@ -63,7 +63,7 @@ def test_a_named_document_is_released_the_same_way_in_any_batch(table, settings,
 def test_equal_texts_of_two_documents_are_drawn_independently(settings, name):
     release = BatchRelease(settings.build(), Columns())
     values = {"names": ["a", "a", "b"], "numbers": [(1,), (1,), (2,)]}[name]
-    rows = Rows([[" ".join(WORDS)] * 3], **{name: values})
+    rows = TableRows([[" ".join(WORDS)] * 3], **{name: values})
     ((one, again, other),) = release.rows(rows).texts
     assert one == again != other
 

@@ -10,9 +10,10 @@ from engine_runs import run
 import textpriv
 from textpriv.engines import datasets, spark
 from textpriv.engines.batch import release_table
+from textpriv.engines.columns import Columns
 from textpriv.engines.frames import frame_statement
-from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, MechanismError, TextprivError
+from textpriv.settings import PrivatizerSettings
 
 pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
 NULLS = "which records have no text: {} null texts stay null"

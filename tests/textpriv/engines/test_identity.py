@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from textpriv import TEM
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.corpus import run as corpus
 from textpriv.errors import CorpusError
 from textpriv.index import Index
-from textpriv.ledger import Document, Ledger, settings_fingerprint
-from textpriv.mechanisms import TEM
+from textpriv.ledger import DocumentName, Ledger, settings_fingerprint
 from textpriv.mechanisms import base as mechanism
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import document_identity
@@ -216,7 +216,7 @@ def test_a_named_document_of_a_corpus_is_the_one_that_the_library_releases(folde
     privatize_corpus(
         source, tmp_path / "out.jsonl", made.build(), document_column="id", key=_key(tmp_path)
     )
-    alone = made.build().privatize(TEXT, key=Document("7", part="text"))
+    alone = made.build().privatize(TEXT, key=DocumentName("7", part="text"))
     assert _texts(tmp_path / "out.jsonl") == [alone]
 
 

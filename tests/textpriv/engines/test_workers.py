@@ -16,11 +16,12 @@ import pytest
 from echo import another_thread
 
 from textpriv.engines import local
-from textpriv.engines.batch import BatchRelease, Rows
+from textpriv.engines.batch import BatchRelease, TableRows
+from textpriv.engines.columns import Columns
 from textpriv.engines.local import in_order
-from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.index import Index
+from textpriv.settings import PrivatizerSettings
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.vocabulary import Vocabulary
 
@@ -41,7 +42,7 @@ def settings(folder: Path, **more) -> PrivatizerSettings:
     return PrivatizerSettings(str(folder), options={"epsilon": 3.0}, run_key=bytes(32), **more)
 
 
-def batches(count: int) -> list[Rows]:
+def batches(count: int) -> list[TableRows]:
     """Texts with new words in every batch, special cases over blanks, and runs of blanks."""
     pieces = [*WORDS, "Good,", ": )", "a.m .", ":)", "  ", "\n\n", "(42)", "it's", "x" * 1001, ""]
     rng = np.random.default_rng(1)
@@ -52,7 +53,7 @@ def batches(count: int) -> list[Rows]:
             for _ in range(9)
         ]
         ids = [f"{number}-{row}" for row in range(9)]
-        found.append(Rows([[*texts[:8], ""]], ids))
+        found.append(TableRows([[*texts[:8], ""]], ids))
     return found
 
 
@@ -117,7 +118,7 @@ def test_a_pool_of_copies_releases_what_one_process_does(folder):
 
 def test_a_batch_that_cannot_be_read_or_drawn_is_told_in_its_place(folder):
     recipe, given = settings(folder), batches(6)
-    given[1], given[3] = Rows([["good", None]], ["a", "b"]), Rows([["good"]], [""])
+    given[1], given[3] = TableRows([["good", None]], ["a", "b"]), TableRows([["good"]], [""])
     errors = {}
     release = BatchRelease(recipe.build(), COLUMNS)
     for number, result in in_order(enumerate(given), release, recipe, 2):

@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
 import textpriv
+from textpriv import TEM, ContextualTEM, TreeTEM
 from textpriv.errors import TextprivError
 from textpriv.evaluation import compare
 from textpriv.evaluation.best_attacker import BestAttacker
@@ -23,7 +24,7 @@ from textpriv.evaluation.law import Law
 from textpriv.evaluation.learning import ChannelClassifier, _Originals
 from textpriv.index import Index, Tree
 from textpriv.language import NGrams
-from textpriv.mechanisms import TEM, ContextualTEM, TreeTEM, find_mechanism, registry
+from textpriv.mechanisms import find_mechanism, registry
 from textpriv.vocabulary import Vocabulary
 
 SIZE, LENGTH = 60, 25

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from textpriv import TEM
 from textpriv.errors import TextprivError
 from textpriv.evaluation import context_recovery
 from textpriv.evaluation.context_recovery import Candidates, context_posterior, likeliest_words
 from textpriv.index import Index
 from textpriv.language import NGrams
-from textpriv.mechanisms import TEM, UNKNOWN
+from textpriv.mechanisms.base import UNKNOWN
 from textpriv.vocabulary import Vocabulary
 
 SIZE, MARKS = 5, ("<s>", "<other>", ".")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from textpriv import TEM
 from textpriv.errors import TextprivError
 from textpriv.evaluation.decoding import MARK, Decoder, expected_recovery
 from textpriv.index import Index
 from textpriv.language import NGrams
-from textpriv.mechanisms import TEM
 from textpriv.privatizer import Privatizer
 from textpriv.tokenization.policy import TokenPolicy
 from textpriv.vocabulary import Vocabulary

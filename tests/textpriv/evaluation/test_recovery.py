@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
+from textpriv import TEM, ContextualTEM, TreeTEM
 from textpriv.errors import MechanismError, OutOfReachError, TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
 from textpriv.evaluation.law import Law
@@ -19,7 +20,6 @@ from textpriv.evaluation.recovery import content_prior, word_recovery
 from textpriv.index import Index
 from textpriv.language import NGrams
 from textpriv.language.ngrams import SYMBOLS, symbol_id
-from textpriv.mechanisms import TEM, ContextualTEM, TreeTEM
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.vocabulary import Vocabulary
 

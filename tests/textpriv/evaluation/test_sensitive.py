@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
+from textpriv import TEM, Madlib
 from textpriv.evaluation.sensitive import exposure
 from textpriv.index import Index
-from textpriv.mechanisms import TEM, Madlib
 from textpriv.vocabulary import Vocabulary
 from textpriv.vocabulary.builtin import LISTS, words_in
 

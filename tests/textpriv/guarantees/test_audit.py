@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from textpriv import TEM, Madlib
 from textpriv.guarantees import audit as kit
 from textpriv.guarantees.audit import audit
 from textpriv.guarantees.certificate import _LAWS, _search, certify
@@ -20,7 +21,8 @@ from textpriv.guarantees.significance import (
     ratio_bound,
     smallest_excess,
 )
-from textpriv.mechanisms import TEM, UNKNOWN, Madlib, registry
+from textpriv.mechanisms import registry
+from textpriv.mechanisms.base import UNKNOWN
 from textpriv.mechanisms.near import Decay, NearTables
 from textpriv.randomness import Stream
 

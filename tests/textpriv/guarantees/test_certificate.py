@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from textpriv import TEM, Madlib
 from textpriv.errors import MechanismError
 from textpriv.guarantees.certificate import Certificate, certify
-from textpriv.mechanisms import TEM, Madlib
 
 
 @pytest.fixture(scope="module")

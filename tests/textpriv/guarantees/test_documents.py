@@ -14,10 +14,11 @@ import pytest
 import small_trees as trees
 from conftest import LEVEL
 
+from textpriv import TEM, ContextualTEM, Madlib, TreeTEM
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.guarantees.documents import compare_documents, compare_texts
 from textpriv.index import Index
-from textpriv.mechanisms import TEM, UNKNOWN, ContextualTEM, Madlib, TreeTEM
+from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import KeyedStreams
 from textpriv.statement import PrivacyStatement, at_most, epsilon_of_zcdp

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import textpriv
+from textpriv import TEM, ContextualTEM, Madlib, TreeTEM
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, attackers_in_words, sampled_text
 from textpriv.evaluation.recovery import word_recovery
@@ -23,7 +24,6 @@ from textpriv.guarantees.epsilon import (
 )
 from textpriv.index import Index, Tree
 from textpriv.language.general_english import general_english
-from textpriv.mechanisms import TEM, ContextualTEM, Madlib, TreeTEM
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary import Vocabulary
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 
 import numpy as np
@@ -202,22 +200,8 @@ def test_unknown_words_are_named():
         build().distance("w1", 60)
 
 
-def test_graph_is_saved_checked_and_searched(tmp_path):
+def test_an_index_searches_by_a_graph_of_its_points():
     pytest.importorskip("hnswlib")
     built = build()
-    assert built.graph.knn_query(built.points[:3] * built.unit, k=1)[0].ravel().tolist() == [
-        0,
-        1,
-        2,
-    ]
-    built.save(tmp_path / "an.idx")
-    loaded = Index.load(tmp_path / "an.idx")
-    loaded.save(tmp_path / "copy.idx")
-    for name in ("an.idx", "copy.idx"):
-        again = Index.load(tmp_path / name)
-        assert "hnsw.bin" in json.loads((again.path / "index.json").read_text())["files"]
-        found, _ = again.graph.knn_query(built.points[:3] * built.unit, k=1)
-        assert found.ravel().tolist() == [0, 1, 2]
-    os.truncate(tmp_path / "an.idx" / "hnsw.bin", 100)
-    with pytest.raises(IndexFolderError, match=r"hnsw\.bin"):
-        Index.load(tmp_path / "an.idx").graph  # noqa: B018
+    found, _ = built.graph.knn_query(built.points[:3] * built.unit, k=1)
+    assert found.ravel().tolist() == [0, 1, 2]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textpriv.errors import LedgerError, LimitError
-from textpriv.ledger import Charge, Document, Ledger, Shared, Spent, Terms
+from textpriv.ledger import Charge, DocumentName, Ledger, Shared, Spent, Terms
 from textpriv.statement import epsilon_of_zcdp
 
 TERMS = Terms(settings=b"s" * 32, distance="euclidean", epsilon=2.0, word_loss=15.0)
@@ -20,7 +20,7 @@ OWN = Shared(b"shift", "document", 7.0, 24.5)
 
 
 def charge(name, author=None, content=b"words", tokens=10, shared=()):
-    return Charge(Document(name, author), content, tokens, shared=tuple(shared))
+    return Charge(DocumentName(name, author), content, tokens, shared=tuple(shared))
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_every_amount_is_rounded_up_to_whole_millionths(ledger):
     half = 5e-7
     terms = replace(TERMS, epsilon=half, word_loss=half, word_rho=half)
     shared = (Shared(b"shift", "document", half, half),)
-    ledger.charge(terms, Charge(Document("a"), b"words", 1, half, half, shared))
+    ledger.charge(terms, Charge(DocumentName("a"), b"words", 1, half, half, shared))
     spent = ledger.spent(document="a")
     assert (spent.epsilon["euclidean"], spent.nats, spent.rho) == (1e-6, 3e-6, 3e-6)
 
@@ -146,7 +146,7 @@ def test_whatever_differs_gets_a_key_of_its_own_and_is_counted(ledger):
         ledger.charge(replace(TERMS, settings=b"other"), charge("a")),
         ledger.charge(TERMS, charge("a", content=b"other words")),
         ledger.charge(TERMS, charge("b")),
-        ledger.charge(TERMS, Charge(Document("a", part="second"), b"words", 10)),
+        ledger.charge(TERMS, Charge(DocumentName("a", part="second"), b"words", 10)),
     ]
     assert all(each.charged for each in releases)
     assert len({each.key for each in releases}) == len(releases)

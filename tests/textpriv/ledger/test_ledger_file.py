@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from textpriv.errors import LedgerError, LimitError
-from textpriv.ledger import Charge, Document, Ledger, Shared, Terms
+from textpriv.ledger import Charge, DocumentName, Ledger, Shared, Terms
 from textpriv.ledger import ledger as ledger_module
 
 TERMS = Terms(settings=b"s" * 32, distance="euclidean", epsilon=2.0, word_loss=15.0)
@@ -27,7 +27,7 @@ SECRET = "zanzibar"
 
 
 def charge(name, author=None, content=b"words", tokens=10):
-    return Charge(Document(name, author), content, tokens)
+    return Charge(DocumentName(name, author), content, tokens)
 
 
 @pytest.fixture
@@ -208,11 +208,11 @@ def test_no_text_and_no_name_is_in_the_file(path):
     ledger = Ledger(path, document_limit=5)
     shared = (Shared(b"shift", "person", 1.0, 1.0),)
     for content in (b"plain " + SECRET.encode(), SECRET.encode("utf-16")):
-        ledger.charge(TERMS, Charge(Document(*names), content, 3, shared=shared))
+        ledger.charge(TERMS, Charge(DocumentName(*names), content, 3, shared=shared))
     with pytest.raises(LimitError) as refusal:
-        ledger.charge(TERMS, Charge(Document(*names), SECRET.encode(), 3))
+        ledger.charge(TERMS, Charge(DocumentName(*names), SECRET.encode(), 3))
     assert SECRET not in str(refusal.value)
-    assert SECRET not in repr(Charge(Document(*names), SECRET.encode(), 3))
+    assert SECRET not in repr(Charge(DocumentName(*names), SECRET.encode(), 3))
     content = path.read_bytes()
     for form in (SECRET.encode(), SECRET.encode("utf-16-le"), SECRET.encode().hex().encode()):
         assert form not in content
@@ -223,7 +223,7 @@ def test_two_ledgers_hash_one_name_differently(tmp_path):
     for name in ("one", "two"):
         ledger = Ledger(tmp_path / name)
         shared = (Shared(b"shift", "person", 1.0, 1.0),)
-        ledger.charge(TERMS, Charge(Document("a", "ann"), b"words", 1, shared=shared))
+        ledger.charge(TERMS, Charge(DocumentName("a", "ann"), b"words", 1, shared=shared))
         with opened(tmp_path / name) as connection:
             query = "SELECT r.document, r.author, content, key, mark FROM releases r, shared"
             rows += connection.execute(query)

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from textpriv import TEM
 from textpriv.cli.app import app
 from textpriv.errors import LedgerError, LimitError, TextprivError
 from textpriv.index import Index
-from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
-from textpriv.mechanisms import TEM, UNKNOWN
+from textpriv.ledger import Charge, DocumentName, Ledger, Terms, settings_fingerprint
+from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.spans.detectors import RegexDetector
@@ -128,7 +129,7 @@ def test_no_two_collections_lose_more_than_their_rho_converts_to(index, path):
     tables = [np.exp([law.log_prob(word) for word in ids]) for law in laws]
     ledger = Ledger(path)
     for name, (law, tokens) in enumerate(zip(laws, (2, 1), strict=True)):
-        charge = Charge(Document(name, "ann"), b"words", tokens)
+        charge = Charge(DocumentName(name, "ann"), b"words", tokens)
         ledger.charge(Terms.of(law, b"%d" % name), charge)
     spent = ledger.spent(author="ann")
     for _ in range(200):
@@ -167,7 +168,7 @@ def test_another_epsilon_or_word_is_another_release_with_its_own_draws(index, pa
 def test_the_loss_counts_the_words_that_are_drawn(index, path):
     mechanism = TEM(index, epsilon=1.0)
     private = Privatizer(mechanism, TokenPolicy(number="mask"), ledger=Ledger(path))
-    private.privatize("Good film, 17 bad plots.", Document("a", "ann"))
+    private.privatize("Good film, 17 bad plots.", DocumentName("a", "ann"))
     assert private.privatize("...", "b") == "..."  # nothing is drawn
     spent = private.ledger.totals()
     assert (spent.releases, spent.tokens) == (1, 4)
@@ -225,7 +226,7 @@ def test_a_persons_dates_cost_once_even_if_chosen_by_an_earlier_release(three_po
             detector=detector,
             ledger=ledger,
         )
-        text = made.privatize(f"{day} {day}", Document(name, author))
+        text = made.privatize(f"{day} {day}", DocumentName(name, author))
         moved = datetime.date.fromisoformat(re.findall(r"\d{4}-\d\d-\d\d", text)[0])
         return moved, ledger.spent(author=author).nats
 

@@ -11,10 +11,11 @@ import pytest
 from scipy import stats
 
 from tests.small_trees import HARD as TREES
+from textpriv import TEM, Madlib, TreeTEM
 from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import goodness_of_fit
 from textpriv.index import Index
-from textpriv.mechanisms import TEM, UNKNOWN, Madlib, TreeTEM
+from textpriv.mechanisms.base import UNKNOWN
 from textpriv.mechanisms.near import attempts, decay, fits
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.vocabulary import Vocabulary

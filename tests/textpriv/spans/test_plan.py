@@ -16,9 +16,9 @@ import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from textpriv import TEM
 from textpriv.errors import LimitError, SpanError, TextprivError
-from textpriv.ledger import Document, Ledger, Terms
-from textpriv.mechanisms import TEM
+from textpriv.ledger import DocumentName, Ledger, Terms
 from textpriv.privatizer import CHANGED, Privatizer
 from textpriv.randomness import KeyedStreams
 from textpriv.spans.detectors import (
@@ -236,8 +236,8 @@ def test_words_are_drawn_from_another_stream_if_only_a_span_differs(keyed):
 def test_names_and_parts_give_streams_of_their_own(keyed):
     # The "s" stands for text, before the bytes of either name. By chance a hundred draws of words are twice the same with
     # probability below 1e-9.
-    documents = [Document("letter", part=part) for part in ("subject", "body", None)]
-    documents += [Document("a", part="bsc"), Document("asb", part="c")]
+    documents = [DocumentName("letter", part=part) for part in ("subject", "body", None)]
+    documents += [DocumentName("a", part="bsc"), DocumentName("asb", part="c")]
     assert len(set(keyed.pipe(["w0 w1 w2 1 " * 25] * 5, documents))) == 5
 
 
@@ -264,7 +264,7 @@ def days(first, second):
 def test_a_persons_dates_and_names_are_kept_over_documents_and_runs(mechanism):
     def release(names, texts):
         made = Privatizer(mechanism, run_key=RUN_KEY, spans=OF_PERSONS, detector=PERSONAL)
-        keys = [Document(f"{author} {name}", author) for name, author in names]
+        keys = [DocumentName(f"{author} {name}", author) for name, author in names]
         return [text.split() for text in made.pipe(texts, keys)]
 
     notes = ["Smith w1 2020-02-28", "Jones 2021-03-01 Smith", "Smith w1 2020-02-28"]
@@ -283,7 +283,7 @@ def test_two_kinds_of_one_law_move_independently(mechanism):
     def moved(**labels):
         policy = SpanPolicy({"BIRTH": law, "DATE": law}, labels=labels)
         made = Privatizer(mechanism, spans=policy, detector=detector, run_key=RUN_KEY)
-        text = made.privatize("born 1980-02-28 w0 2020-02-28", Document("visit", "ann"))
+        text = made.privatize("born 1980-02-28 w0 2020-02-28", DocumentName("visit", "ann"))
         born, seen = re.findall(r"\d{4}-\d\d-\d\d", text)
         return days(born, "1980-02-28"), days(seen, "2020-02-28")
 
@@ -297,13 +297,13 @@ def test_a_document_of_nobody_is_refused_before_a_ledger_counts_it(mechanism, tm
     with pytest.raises(SpanError, match=r"document 1: .*whose text it is"):
         list(private.pipe(["w0", "w0 2020-01-02"], ["a", "b"]))
     assert ledger.totals().releases == 0
-    assert private.privatize("w0 2020-01-02", Document("b", "ann"))
+    assert private.privatize("w0 2020-01-02", DocumentName("b", "ann"))
 
 
 def test_a_plan_travels_between_processes_but_not_without_its_key(mechanism):
     seeded = Privatizer(mechanism, seed=1, spans=OF_PERSONS, detector=PERSONAL)
     copy = pickle.loads(pickle.dumps(seeded))
-    text, key = "Smith 1 2020-01-02", Document("a", "ann")
+    text, key = "Smith 1 2020-01-02", DocumentName("a", "ann")
     assert copy.privatize(text, key) == seeded.privatize(text, key)
     with pytest.raises(TextprivError, match="in each process"):
         pickle.dumps(Privatizer(mechanism, spans=OF_PERSONS, detector=PERSONAL))
@@ -322,11 +322,11 @@ def test_a_span_by_itself_is_drawn_by_its_law(mechanism, privatizer):
 
 def test_a_span_by_itself_under_a_key_is_that_of_its_document(mechanism):
     fresh = Privatizer(mechanism, spans=OF_PERSONS, detector=PERSONAL)
-    key = Document("note", "ann")
+    key = DocumentName("note", "ann")
     surface = fresh.privatize_span("Smith", "PERSON", key)
     assert CHANGED in fresh.statement.not_protected
     assert fresh.privatize("Smith 1", key).split()[0] == surface
-    assert fresh.privatize_span("Smith", "PERSON", Document("other", "ann")) == surface
+    assert fresh.privatize_span("Smith", "PERSON", DocumentName("other", "ann")) == surface
 
 
 # Labels and failures
@@ -421,15 +421,15 @@ def test_one_account_counts_words_and_spans(mechanism, tmp_path):
     worst = Terms.of(mechanism, b"").word_loss
     ledger = Ledger(tmp_path / "ledger", document_nats_limit=2 * worst + 2 * 1.4 + 0.01)
     counted = Privatizer(mechanism, ledger=ledger, spans=POLICY, detector=DETECTOR)
-    first = counted.privatize("w0 1 w1 2 AB", Document("a", "ann"))
+    first = counted.privatize("w0 1 w1 2 AB", DocumentName("a", "ann"))
     spent = ledger.spent(author="ann")
     assert spent.nats == pytest.approx(2 * worst + 2 * 1.4, abs=1e-5)
     assert spent.tokens == 2
-    assert counted.privatize("w0 1 w1 2 AB", Document("a", "ann")) == first
+    assert counted.privatize("w0 1 w1 2 AB", DocumentName("a", "ann")) == first
     with pytest.raises(LimitError, match="document 0"):
-        counted.privatize("1", Document("a", "ann"))
+        counted.privatize("1", DocumentName("a", "ann"))
     # A document of spans alone pays for them, too.
-    counted.privatize("1", Document("b", "ann"))
+    counted.privatize("1", DocumentName("b", "ann"))
     assert ledger.spent(document="b").nats == pytest.approx(1.4, abs=1e-5)
 
 

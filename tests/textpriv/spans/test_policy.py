@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from textpriv import TEM
 from textpriv.errors import SpanError
 from textpriv.ledger import Shared
-from textpriv.mechanisms import TEM
 from textpriv.privatizer import Privatizer
 from textpriv.spans.detectors import PATTERN_KINDS, PatternDetector
 from textpriv.spans.laws.base import registry

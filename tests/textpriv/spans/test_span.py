@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from textpriv import TEM
 from textpriv.errors import SpanError
-from textpriv.mechanisms import TEM
 from textpriv.privatizer import Privatizer
 from textpriv.spans.laws.numbers import Number
 from textpriv.spans.laws.surrogates import Mask

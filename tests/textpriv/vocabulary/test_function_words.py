@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import textpriv
+from textpriv import TEM, Madlib, TreeTEM
 from textpriv.errors import IndexFolderError, VocabularyError
 from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.guarantees.certificate import certify
 from textpriv.guarantees.epsilon import choose_epsilon
 from textpriv.index import Index, Tree
-from textpriv.mechanisms import TEM, Madlib, TreeTEM
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.report import report_page
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from textpriv.corpus.formats import csv, lines, parquet
 from textpriv.corpus.records import CorpusReader
-from textpriv.corpus.release import Release
+from textpriv.corpus.release import RunOptions
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.errors import CorpusError
 
@@ -55,8 +55,8 @@ def read_records(
 ) -> CorpusReader:
     """Read text records in :class:`~textpriv.corpus.records.Batch` objects, in constant memory.
 
-    The arguments are those of :class:`textpriv.corpus.Release`; a null text is a bad record.
+    The arguments are those of :class:`textpriv.corpus.RunOptions`; a null text is a bad record.
     """
     found, compression = corpus_format(path, format)
-    release = Release(text_column=text_column, on_error=on_error, null="fail")
+    release = RunOptions(text_column=text_column, on_error=on_error, null="fail")
     return FORMATS[found or "text"](os.fspath(path), compression, release)

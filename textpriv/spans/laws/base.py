@@ -42,7 +42,7 @@ ALGORITHM = 2  # raise it when the same settings draw otherwise under the same k
 LONGEST = 100  # characters of a number or a date
 WHOSE = (
     "a law that is consistent within a person needs to know whose text it is: name the author of each document "
-    "(Document(name, author), --author), or make the law consistent within a document."
+    "(DocumentName(name, author), --author), or make the law consistent within a document."
 )
 
 

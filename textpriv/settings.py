@@ -1,0 +1,197 @@
+"""The one way to a Privatizer: settings that every command, pipeline and engine builds it from, and one call."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from textpriv.errors import MechanismError
+from textpriv.guarantees.epsilon import epsilon_for
+from textpriv.index import Index, Tree
+from textpriv.index.builtin import BUILTIN, open_index
+from textpriv.ledger import Ledger
+from textpriv.mechanisms import NO_DEFAULT, default_name, find_mechanism
+from textpriv.mechanisms.base import Mechanism
+from textpriv.privatizer import Privatizer
+from textpriv.run_key import read_run_key
+from textpriv.spans.detectors import make_detector
+from textpriv.tokenization.encoder import DEFAULT_LANGUAGE
+from textpriv.tokenization.policy import TokenPolicy
+
+
+@dataclass(frozen=True)
+class PrivatizerSettings:
+    """An index path and plain values from which a process builds a Privatizer.
+
+    Attributes
+    ----------
+    index
+        Path of a saved index folder, which each process maps into memory; "builtin:en" is the built-in index.
+    mechanism
+        Registered name, such as ``"textpriv.TEM.v1"``, or the short one of the commands, such as ``"tem"``; or a function
+        of the index. Default: TreeTEM over a tree, else TEM.
+    options
+        The mechanism's arguments, such as ``{"epsilon": 6.0}`` (epsilon in units of 1/distance). ``{"recovery": 0.1}``
+        stands for the epsilon of this recovery (:func:`textpriv.guarantees.epsilon.choose_epsilon`).
+    policy
+        Fields of TokenPolicy; those left out keep their defaults.
+    seed
+        For experiments only; None for secret randomness.
+    run_key
+        32 random bytes that every process shares; None to draw each text independently. Not used with a ledger or a seed.
+    key_file
+        Path of a run key that each process reads for itself, in place of ``run_key``: the settings then hold no secret.
+    ledger, limits
+        Path of the ledger that counts every document, and its limits, as in :class:`textpriv.ledger.Ledger`.
+    language
+        spaCy's code of the language whose rules tokenize the texts; None for that of the index.
+    spans
+        The policy of typed spans, as :meth:`textpriv.spans.policy.SpanPolicy.of` reads it; None for words alone.
+    detect
+        Names of the detectors, as :func:`textpriv.spans.detectors.make_detector` knows them.
+    """
+
+    index: str = "builtin:en"
+    mechanism: str | Callable[[Any], Mechanism] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, str] = field(default_factory=dict)
+    seed: int | None = None
+    run_key: bytes | None = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    key_file: str | None = None
+    ledger: str | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    language: str | None = None
+    spans: str | Mapping[str, Any] | None = None
+    detect: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.key_file is not None:
+            object.__setattr__(self, "run_key", b"")
+
+    def build(self, index: Index | Tree | None = None) -> Privatizer:
+        """Build the Privatizer, over the opened index if there is one already."""
+        opened = open_index(self.index) if index is None else index
+        language = self.language or opened.language or DEFAULT_LANGUAGE
+        ledger = None if self.ledger is None else Ledger(self.ledger, **self.limits)
+        has_key = self.ledger is None and self.seed is None
+        return Privatizer(
+            self._mechanism(opened),
+            TokenPolicy.from_dict(self.policy),
+            self.seed,
+            run_key=self.secret() if has_key else None,
+            ledger=ledger,
+            language=self.language,
+            spans=self.spans,
+            detector=[make_detector(name, language) for name in self.detect] or None,
+        )
+
+    def _mechanism(self, index: Any) -> Mechanism:
+        if callable(self.mechanism):
+            return self.mechanism(index)
+        name, options = self.mechanism or default_name(index), dict(self.options)
+        if "recovery" in options:
+            options["epsilon"] = epsilon_for(index, mechanism=name, **options)
+            del options["recovery"]
+        made: Mechanism = find_mechanism(name)(**options)(index)
+        return made
+
+    def secret(self) -> bytes | None:
+        """Return the run key itself."""
+        return self.run_key if self.key_file is None else read_run_key(self.key_file)
+
+
+def protection(form: str, **given: Any) -> dict[str, Any]:
+    """Return the one amount of protection that is given; refuse none and several."""
+    amounts = {name: value for name, value in given.items() if value is not None}
+    if not amounts:
+        raise MechanismError(f"{form}: {NO_DEFAULT}")
+    if len(amounts) > 1:
+        raise MechanismError(f"{form} takes exactly one of {', '.join(given)}, not both.")
+    return amounts
+
+
+@overload
+def privatize(  # type: ignore[overload-overlap]
+    texts: str,
+    epsilon: float | None = ...,
+    *,
+    recovery: float | None = ...,
+    index: Index | str | os.PathLike[str] | None = ...,
+    language: str | None = ...,
+    policy: TokenPolicy | None = ...,
+) -> str: ...
+
+
+@overload
+def privatize(
+    texts: Iterable[str],
+    epsilon: float | None = ...,
+    *,
+    recovery: float | None = ...,
+    index: Index | str | os.PathLike[str] | None = ...,
+    language: str | None = ...,
+    policy: TokenPolicy | None = ...,
+) -> list[str]: ...
+
+
+def privatize(
+    texts: str | Iterable[str],
+    epsilon: float | None = None,
+    *,
+    recovery: float | None = None,
+    index: Index | str | os.PathLike[str] | None = None,
+    language: str | None = None,
+    policy: TokenPolicy | None = None,
+) -> str | list[str]:
+    """Make texts private in one call, with fresh randomness.
+
+    The mechanism is TEM with a flat prior; over a tree it is TreeTEM.
+
+    Parameters
+    ----------
+    texts : str or iterable of str
+    epsilon : float
+        Per unit of the index's distance.
+    recovery : float
+        In place of epsilon: the largest share of content words that an attacker who guesses word by word may recover; see
+        :func:`textpriv.guarantees.epsilon.choose_epsilon`.
+    index : Index or path, optional
+        Default: the built-in index of the language (:meth:`Index.builtin`).
+    language : str, optional
+        A spaCy language code, for the tokenizer. Default: that of the index.
+    policy : TokenPolicy, optional
+        What becomes of punctuation, numbers, unknown words and case. Default: ``TokenPolicy()``.
+
+    Returns
+    -------
+    str or list of str
+        One text for each that was given, in order. ``Privatizer(...).statement`` says what is guaranteed.
+
+    Raises
+    ------
+    TextprivError
+        Without an epsilon or a recovery, with both, or if the index or the language cannot be used.
+
+    Examples
+    --------
+    >>> private = privatize("The patient was admitted with chest pain.", epsilon=3.0)
+    >>> private.endswith(".")
+    True
+    """
+    name = f"{BUILTIN}{language or DEFAULT_LANGUAGE}"
+    opened = None
+    if isinstance(index, str | os.PathLike):
+        name = os.fspath(index)
+    elif index is not None:
+        opened = index
+    private = PrivatizerSettings(
+        name,
+        options=protection("privatize", epsilon=epsilon, recovery=recovery),
+        policy={} if policy is None else policy.to_dict(),
+        run_key=None,
+        language=language,
+    ).build(opened)
+    return private.privatize(texts) if isinstance(texts, str) else list(private.pipe(texts))
