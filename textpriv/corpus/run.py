@@ -313,7 +313,7 @@ class _Run:
                 return State.DONE, made_by
         job = self._job(folder.job or (made_by if self._before else {})) if self._repeats else {}
         state = State.EXTEND if self._before else State.NEW
-        if self._is_continued(folder, job):
+        if _is_continued(folder, job, release):
             if (folder.path / "publishing").exists():
                 return State.PUBLISH, job
             state = State.RESUME
@@ -340,31 +340,6 @@ class _Run:
         present = {f"input {file.name}" for file in self._plan.files}
         gone = (name for name in like or {} if name.startswith("input ") and name not in present)
         return {**job, **{name: (like or {})[name] for name in gone}}
-
-    def _is_continued(self, folder: Checkpoint, job: Mapping[str, Any]) -> bool:
-        """Return whether the run goes on in a folder; if not, there is none any more."""
-        if not os.path.lexists(folder.path):
-            return False
-        if (before := folder.job) is None:
-            raise CorpusError(
-                f"{folder.path} has no job file of a run, so it is neither continued nor removed. Move it away, or choose "
-                "another output."
-            )
-        if before and not self._release.overwrite:
-            if not self._release.resume:
-                raise CorpusError(
-                    f"An earlier run was interrupted and left {folder.path}. Continue it with --resume, or begin again with "
-                    "--force."
-                )
-            if changed := _changed(before, job):
-                raise CorpusError(
-                    f"The run in {folder.path} was begun otherwise ({changed}). Another release of the same texts adds to "
-                    "their privacy loss. Give --resume the same input, settings and key, or begin again with --force."
-                )
-        if before == job and self._release.resume:
-            return True
-        folder.remove()
-        return False
 
     def _manifest(self) -> dict[str, Any]:
         """Return the manifest beside the output; empty if there is none."""
@@ -482,6 +457,32 @@ def _counted(manifest: Mapping[str, Any]) -> Counts:
         kept = ("documents", "nulls", "tokens", "skipped", "unprotected")
         counts.add(Counts(*(manifest[name] for name in kept)))
     return counts
+
+
+def _is_continued(folder: Checkpoint, job: Mapping[str, Any], options: RunOptions) -> bool:
+    """Return whether the run goes on in a folder; if not, there is none any more."""
+    if not os.path.lexists(folder.path):
+        return False
+    if (before := folder.job) is None:
+        raise CorpusError(
+            f"{folder.path} has no job file of a run, so it is neither continued nor removed. Move it away, or choose "
+            "another output."
+        )
+    if before and not options.overwrite:
+        if not options.resume:
+            raise CorpusError(
+                f"An earlier run was interrupted and left {folder.path}. Continue it with --resume, or begin again with "
+                "--force."
+            )
+        if changed := _changed(before, job):
+            raise CorpusError(
+                f"The run in {folder.path} was begun otherwise ({changed}). Another release of the same texts adds to "
+                "their privacy loss. Give --resume the same input, settings and key, or begin again with --force."
+            )
+    if before == job and options.resume:
+        return True
+    folder.remove()
+    return False
 
 
 def _changed(before: Mapping[str, Any], job: Mapping[str, Any]) -> str:
