@@ -15,20 +15,20 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 
 FOLDERS = {  # about so many lines of each folder of textpriv
-    "vocabulary": 1_000,
+    "vocabulary": 1_030,
     "index": 1_900,
-    "mechanisms": 2_200,
-    "language": 600,
+    "mechanisms": 2_230,
+    "language": 620,
     "tokenization": 1_000,
-    "spans": 2_200,
+    "spans": 2_420,
     "pipeline": 1_060,
-    "corpus": 3_000,
+    "corpus": 3_080,
     "engines": 1_200,
     "ledger": 700,
-    "guarantees": 1_600,
-    "evaluation": 1_900,
+    "guarantees": 1_690,
+    "evaluation": 1_910,
     "web": 1_200,
-    "cli": 1_850,
+    "cli": 1_900,
 }
 CENTRAL = ("settings", "privatizer", "statement", "randomness", "run_key", "errors")
 
@@ -151,11 +151,11 @@ def rows() -> list[Row]:
     docs = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "mechanisms.md"]
     own = [ROOT / "textpriv" / f"{name}.py" for name in CENTRAL]
     return [
-        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_050),
+        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_100),
         *(Row(f"  {name}/", lines_of(f"textpriv/{name}"), most) for name, most in FOLDERS.items()),
         Row("textpriv/synthesis, lines", lines_of("textpriv/synthesis"), 1_800),
-        Row("  settings.py to errors.py", sum(map(lines_of_file, own)), 1_500),
-        Row("pairwise, lines", lines_of("pairwise"), 8_000),
+        Row("  settings.py to errors.py", sum(map(lines_of_file, own)), 1_510),
+        Row("pairwise, lines", lines_of("pairwise"), 7_650),
         Row("modules", len(modules()), 161),
         *map(largest, ("module", "function", "class", "parameters")),
         Row("tests, lines", lines_of("tests"), 26_000),
