@@ -35,7 +35,7 @@ from sklearn.svm import LinearSVC
 from tradeoff import lines_of
 
 import textpriv
-from textpriv.ledger import Document
+from textpriv.ledger import DocumentName
 from textpriv.spans.detectors import Detector, best_detectors, finders_of_names, make_detector
 from textpriv.spans.policy import SpanPolicy
 from textpriv.spans.span import Span
@@ -199,7 +199,7 @@ def stays_in(
     stays: list[dict[str, NDArray[np.bool_]]] = []
     for draw in range(DRAWS):
         names = [f"{draw} {number}" for number in range(len(of_set))]
-        keys = [Document(each, each) for each in names] if privatizer.spans else names
+        keys = [DocumentName(each, each) for each in names] if privatizer.spans else names
         private = privatizer.pipe([text for text, _ in of_set], keys=keys)
         for at, (text, (_, units)) in enumerate(zip(private, of_set, strict=True)):
             if not draw:

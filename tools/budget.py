@@ -151,7 +151,7 @@ def rows() -> list[Row]:
     docs = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "mechanisms.md"]
     own = [ROOT / "textpriv" / f"{name}.py" for name in CENTRAL]
     return [
-        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_100),
+        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_110),
         *(Row(f"  {name}/", lines_of(f"textpriv/{name}"), most) for name, most in FOLDERS.items()),
         Row("textpriv/synthesis, lines", lines_of("textpriv/synthesis"), 1_800),
         Row("  settings.py to errors.py", sum(map(lines_of_file, own)), 1_510),

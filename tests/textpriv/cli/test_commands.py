@@ -89,7 +89,7 @@ def test_index_counts_a_language_model_for_contextual(run, failed, vectors, text
     rows = [" ".join(rng.choice(WORDS[:150], 20)) + "." for _ in range(60)]
     public.write_text("".join(json.dumps({"body": row}) + "\n" for row in rows))
     given = ("--text", public, "--text-column", "body", "--language", "de")
-    assert "no language model" in failed(
+    assert "neither model nor axes" in failed(
         run("index", vectors, tmp_path / "t", *given, "--groups", "a=5"), 2
     )
     assert run("index", vectors, tmp_path / "a.idx", *given).exit_code == 0

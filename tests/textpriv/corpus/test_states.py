@@ -1,4 +1,4 @@
-"""What a run does by what earlier runs have left: the table of docs/corpora.md."""
+"""What a run does by what earlier runs have left: the table of docs/guide/run-key.md."""
 
 from __future__ import annotations
 
