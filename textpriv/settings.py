@@ -75,17 +75,17 @@ class PrivatizerSettings:
         """Build the Privatizer, over the opened index if there is one already."""
         opened = open_index(self.index) if index is None else index
         language = self.language or opened.language or DEFAULT_LANGUAGE
-        ledger = None if self.ledger is None else Ledger(self.ledger, **self.limits)
         has_key = self.ledger is None and self.seed is None
         return Privatizer(
             self._mechanism(opened),
             TokenPolicy.from_dict(self.policy),
             self.seed,
             run_key=self.secret() if has_key else None,
-            ledger=ledger,
             language=self.language,
             spans=self.spans,
             detector=[make_detector(name, language) for name in self.detect] or None,
+            # A ledger is made by being opened, so all else is read before.
+            ledger=None if self.ledger is None else Ledger(self.ledger, **self.limits),
         )
 
     def _mechanism(self, index: Any) -> Mechanism:

@@ -22,6 +22,7 @@ from textpriv.ledger import Charge, DocumentName, Ledger, Terms, settings_finger
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
+from textpriv.settings import PrivatizerSettings
 from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.dates import DateShift
 from textpriv.spans.policy import SpanPolicy
@@ -203,6 +204,14 @@ def test_a_ledger_needs_a_name_for_every_document(index, path, keys):
 def test_a_ledger_goes_with_no_other_source_of_randomness(index, path, options):
     with pytest.raises(TextprivError, match="ledger"):
         Privatizer(TEM(index, epsilon=1.0), ledger=Ledger(path), **options)
+
+
+@pytest.mark.parametrize("wrong", [{"options": {"epsilon": -1.0}}, {"detect": ["no such"]}])
+def test_settings_that_are_refused_make_no_ledger(index, path, wrong):
+    settings = PrivatizerSettings(**{"options": {"epsilon": 1.0}, "spans": "chat", **wrong})
+    with pytest.raises(TextprivError):
+        replace(settings, ledger=str(path)).build(index)
+    assert not path.exists()
 
 
 def test_the_statement_says_what_is_counted_and_what_that_shows(index, path):
