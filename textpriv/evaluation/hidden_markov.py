@@ -73,13 +73,7 @@ def _thirds(
         return 1.0
     scale, at = _backoff(triples, low, high), low
     left = 1.0 - scale
-    # The shorter list is looked up in the longer one.
-    for place in range(low, high if high - low < words.shape[0] else low):
-        k = first_above(words, thirds[place] - 1, np.int64(0), words.shape[0])
-        if k < words.shape[0] and words[k] == thirds[place]:
-            excess[k] = _weight(triples, place, low)
-            left -= excess[k]
-    for k in range(words.shape[0] if high - low >= words.shape[0] else 0):
+    for k in range(words.shape[0]):
         at = first_above(thirds, words[k] - 1, at, high)
         if at < high and thirds[at] == words[k] and not (k and words[k] == words[k - 1]):
             excess[k] = _weight(triples, at, low)
