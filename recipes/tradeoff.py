@@ -221,6 +221,7 @@ def measured(
             found |= {
                 "own_cost": own,
                 "by_own_cost": whole.right(private[0], own).mean(),
+                "by_three_times": whole.right(private[0], 3 * own).mean(),
                 "channel": (knows.predict(whole.test) == whole.answers).mean(),
             }
         rows.append({"mechanism": name, **shared, **found})
