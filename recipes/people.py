@@ -48,7 +48,7 @@ Out = Annotated[Path, typer.Option(help="Table that rows are added to.")]
 RECOVERIES, EPSILONS = (0.05, 0.1, 0.2), (1.0, 4.0)
 DRAWS, AUTHORS, COPIES = 3, 100, 3  # private copies of what an attacker learns from
 COMMENTS = "synthpai/comments"
-SETTINGS = [("none", "-"), *itertools.product(("patterns", "auto"), ("chat", "tickets"))]
+SETTINGS = [("none", "-"), *itertools.product(("patterns", "auto"), ("chat", "tickets", "notes"))]
 _KINDS = {
     "PERSON": "full name",
     "LOC": "place",
