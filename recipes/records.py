@@ -49,12 +49,19 @@ DRAWN = 25_000  # new records, whatever the number of private ones: more of them
 RUN = 8  # words
 # Of gradient descent: words' places, steps, and a step over the mean gradient; chosen on other sets.
 PLACES, STEPS, RATE = 1 << 14, 30, 30.0
-CLEAR, WORDS, SYNTHETIC = "clear text", "word by word", "synthetic records"
+CLEAR, WORDS, SYNTHETIC = "clear text", "word by word", "new records"
 BAYES, RANKING, NOTHING = "sums as naive Bayes", "private ranking", "commonest class"
 DESCENT = "noisy gradient descent"
 STYLES = {CLEAR: "--", WORDS: ":", SYNTHETIC: "o-", BAYES: "s-", RANKING: "^-", NOTHING: "-."}
 STYLES |= {DESCENT: "x-"}
-SETS = ("imdb", "yelp", "tweets", "titles", "banking77")
+SETS = {
+    "imdb": "IMDB",
+    "yelp": "Yelp, stars",
+    "tweets": "Tweets to airlines",
+    "titles": "Titles of programmers' questions",
+    "banking77": "Banking77",
+}
+SHOWN = (1.0, 4.0)  # epsilons of the narrow tables
 COLUMNS = ("set", "records", "method", "epsilon", "draw", "accuracy", "C")
 Texts = tuple[list[str], list[Any]]
 
@@ -250,31 +257,42 @@ def runs(texts: list[str]) -> NDArray[np.uint64]:
 def shown(values: pd.Series[float]) -> str:
     """A mean, with half of its 95 % interval by Student's t from three draws on."""
     if len(values) < 3:
-        return f"{values.mean():.3f}"
+        return f"{values.mean():.3f}" if len(values) else "-"
     half = t.ppf(0.975, len(values) - 1) * values.sem()
-    return f"{values.mean():.3f} ± {half:.3f}"
+    return f"{values.mean():.3f} ±{half:.3f}".replace("±0", "±")
+
+
+def table(found: pd.DataFrame, *wanted: tuple[str, float]) -> list[str]:
+    """Lines of a table by set and size; columns are methods at an epsilon, 0 for none."""
+    cells = found.fillna({"epsilon": 0.0}).groupby(["method", "epsilon"])["accuracy"]
+    columns = [each for each in wanted if each in cells.groups]
+    heads = [f"{method}, {epsilon:g}" if epsilon else method for method, epsilon in columns]
+    lines = [f"| set | records | {' | '.join(heads)} |", "|---" * (2 + len(columns)) + "|"]
+    for (name, size), own in found.groupby(["set", "records"], sort=False):
+        epsilons = own["epsilon"].fillna(0.0)
+        told = [
+            shown(own[(own["method"] == method) & (epsilons == epsilon)]["accuracy"])
+            for method, epsilon in columns
+        ]
+        lines.append(f"| {SETS[name]} | {size:,} | {' | '.join(told)} |")
+    return [*lines, ""]
 
 
 def markdown(found: pd.DataFrame) -> str:
-    """A table of the rows without an epsilon, and one for each method with it."""
-    found = found.sort_values("records", ascending=False, kind="stable")
-    plain, private = found[found["epsilon"].isna()], found[found["epsilon"].notna()]
-    tables = [("Without an epsilon", plain, "method", [CLEAR, WORDS, NOTHING])]
-    for method in STYLES:
-        own = private[private["method"] == method]
-        tables += [(method.capitalize(), own, "epsilon", sorted(private["epsilon"].unique()))]
-    lines = []
-    for title, rows, by, columns in (each for each in tables if len(each[1])):
-        heads = [f"epsilon {each:g}" if by == "epsilon" else each for each in columns]
-        lines += [f"### {title}", "", f"| set | records | {' | '.join(heads)} |"]
-        lines += ["|---" * (2 + len(columns)) + "|"]
-        for name in filter(set(found["set"]).__contains__, SETS):
-            for size, own in rows[rows["set"] == name].groupby("records", sort=False):
-                parts = [own[own[by] == each]["accuracy"] for each in columns]
-                told = [shown(part) if len(part) else "not measured" for part in parts]
-                lines.append(f"| {name} | {size:,} | {' | '.join(told)} |")
-        lines.append("")
-    return "\n".join(lines)
+    """Tables of all records with new texts, of all records otherwise, and of fewer records."""
+    order = {name: number for number, name in enumerate(SETS)}
+    by = {"set": lambda names: names.map(order), "records": lambda sizes: -sizes}
+    found = found.sort_values("draw", kind="stable")
+    found = found.sort_values([*by], kind="stable", key=lambda column: by[column.name](column))
+    is_all = found["records"] == found.groupby("set")["records"].transform("max")
+    plain = (CLEAR, 0.0), (WORDS, 0.0)
+    epsilons = sorted(found["epsilon"].dropna().unique())
+    new = [(SYNTHETIC, epsilon) for epsilon in epsilons]
+    others = itertools.product((BAYES, RANKING, DESCENT), SHOWN)
+    fewer = itertools.product((SYNTHETIC, DESCENT), SHOWN)
+    lines = table(found[is_all], *plain, (NOTHING, 0.0), *new)
+    lines += table(found[is_all], *others)
+    return "\n".join(lines + table(found[~is_all], *plain, *fewer))
 
 
 def drawn_figure(found: pd.DataFrame, path: Path) -> None:
