@@ -5,11 +5,11 @@
 
 Private records become 25,000 new ones by ``TextSynthesizer``, logistic regression on word counts learns from them, and
 clear test texts are asked. Beside it: clear text, word-level text at 10 % recovery over the built-in words, the same noisy
-sums as naive Bayes, a private ranking of mean word vectors (two classes), noisy gradient descent on hashed counts, and the
-commonest class, which is all that the public model alone can say. The strength of the penalty is chosen on clear training
-texts, once for a set and size. ``--audit`` asks on the first set whether training texts show. DATA contains ``imdb``,
-``yelp`` and ``banking77``, and ``tweets`` and ``titles`` as files of train and test lines. A run adds to OUT.csv what it
-does not have yet, so one that was stopped goes on; OUT.md and OUT.svg show all of it.
+sums as naive Bayes, a private ranking of mean word vectors (two classes), noisy gradient descent on words weighted by
+their rarity, and the commonest class, which is all that the public model alone can say. The strength of the penalty is
+chosen on clear training texts, once for a set and size. ``--audit`` asks on the first set whether training texts show. DATA
+contains ``imdb``, ``yelp`` and ``banking77``, and ``tweets`` and ``titles`` as files of train and test lines. A run adds to
+OUT.csv what it does not have yet, so one that was stopped goes on; OUT.md and OUT.svg show all of it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from scipy.sparse import csr_array
 from scipy.special import softmax
 from scipy.stats import t
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import normalize
 from tradeoff import lines_of
 
 import textpriv
@@ -47,8 +48,7 @@ PENALTIES = (0.01, 0.1, 1.0)  # values of C
 TRIED = 10_000  # records at most, four fifths of them to learn from, on which C is chosen
 DRAWN = 25_000  # new records, whatever the number of private ones: more of them cost nothing
 RUN = 8  # words
-# Of gradient descent: words' places, steps, and a step over the mean gradient; chosen on other sets.
-PLACES, STEPS, RATE = 1 << 14, 30, 30.0
+STEPS, RATE = 30, 30.0  # of gradient descent, by the mean gradient; chosen on other sets
 CLEAR, WORDS, SYNTHETIC = "clear text", "word by word", "new records"
 BAYES, RANKING, NOTHING = "sums as naive Bayes", "private ranking", "commonest class"
 DESCENT = "noisy gradient descent"
@@ -126,20 +126,21 @@ def bayes(synthesizer: textpriv.TextSynthesizer, words: Any, labels: list[Any]) 
     return float(np.mean(np.array(noisy.classes, object)[scores.argmax(axis=1)] == labels))
 
 
-def descent(train: Texts, test: Texts, epsilon: float, seed: int) -> float:
+def descent(side: PublicSide, train: Texts, test: Texts, epsilon: float, seed: int) -> float:
     """Accuracy of logistic regression by noisy gradient descent with all records in every step, each clipped to 1.
 
     All steps together are one Gaussian release. The number of records is taken as public, which favours this row.
     """
     rng, classes = np.random.default_rng(seed), np.array(sorted(set(test[1])))
-    hashed = HashingVectorizer(n_features=PLACES, alternate_sign=False, binary=True)
-    known, asked = (hashed.transform(texts) for texts in (train[0], test[0]))
+    rare = side.space([""]).weights
+    parts = (features(side, texts)[0].multiply(rare).tocsr() for texts in (train[0], test[0]))
+    known, asked = map(normalize, parts)
     labels = np.array(train[1])[:, None] == classes
     sigma = math.sqrt(STEPS) / release_mu(epsilon, DELTA)
-    weights = np.zeros((PLACES, len(classes)))
+    weights = np.zeros((len(side.words), len(classes)))
     for _ in range(STEPS):
         errors = labels - softmax(known @ weights, axis=1)
-        # A row of counts has length one, so the gradient of a record is as long as its error.
+        # A row of words has length one, so the gradient of a record is as long as its error.
         errors /= np.maximum(np.linalg.norm(errors, axis=1, keepdims=True), 1.0)
         gradient = known.T @ errors + rng.normal(0, sigma, weights.shape)
         weights = weights + RATE * gradient / len(labels)
@@ -204,7 +205,7 @@ def measure(data: Path, name: str, size: int, epsilons: list[float], draws: int,
             elif method == BAYES:
                 value = bayes(synthesizer, features(side, test[0])[0], test[1])
             elif method == DESCENT:
-                value = descent(private, test, epsilon, draw)
+                value = descent(side, private, test, epsilon, draw)
             else:
                 known, asked = (features(side, part)[1] for part in (private[0], test[0]))
                 ranking = PrivateAUCClassifier(epsilon, DELTA, classes=classes)
