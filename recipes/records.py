@@ -1,23 +1,23 @@
 """What a classifier learns from new records under differential privacy for each record.
 
     python recipes/records.py --data-dir DATA --out records
-    python recipes/records.py --data-dir DATA --only imdb --sizes 5000 --epsilons 1,4 --draws 3
+    python recipes/records.py --data-dir DATA --only imdb --epsilons 1,4 --audit
 
 Private records become 25,000 new ones by ``TextSynthesizer``, logistic regression on word counts learns from them, and
 clear test texts are asked. Beside it: clear text, word-level text at 10 % recovery over the built-in words, the same noisy
-sums as naive Bayes, a private ranking of mean word vectors (two classes), and the commonest class, which is all that the
-public model alone can say. The strength of the penalty is chosen on clear training texts, once for a set and size, and
-serves every row. ``--audit`` asks on the first set whether training texts show. DATA contains ``imdb``, ``yelp`` and
-``banking77``, and ``tweets`` and ``titles`` as files of train and test lines. A run adds to OUT.csv; OUT.md and OUT.svg
-show all of it.
+sums as naive Bayes, a private ranking of mean word vectors (two classes), noisy gradient descent on words weighted by
+their rarity, and the commonest class, which is all that the public model alone can say. The strength of the penalty is
+chosen on clear training texts, once for a set and size. ``--audit`` asks on the first set whether training texts show. DATA
+contains ``imdb``, ``yelp`` and ``banking77``, and ``tweets`` and ``titles`` as files of train and test lines. A run adds to
+OUT.csv what it does not have yet, so one that was stopped goes on; OUT.md and OUT.svg show all of it.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,14 +28,18 @@ import typer
 from matplotlib import pyplot, ticker
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.special import softmax
+from scipy.stats import t
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import normalize
 from tradeoff import lines_of
 
 import textpriv
 from pairwise import PrivateAUCClassifier
+from pairwise.accounting.gaussian import release_mu
 from textpriv.evaluation.comparison import Documents
 from textpriv.synthesis.synthesizer import PublicSide
 
@@ -44,9 +48,20 @@ PENALTIES = (0.01, 0.1, 1.0)  # values of C
 TRIED = 10_000  # records at most, four fifths of them to learn from, on which C is chosen
 DRAWN = 25_000  # new records, whatever the number of private ones: more of them cost nothing
 RUN = 8  # words
-CLEAR, WORDS, SYNTHETIC = "clear text", "word by word", "synthetic records"
+STEPS, RATE = 30, 30.0  # of gradient descent, by the mean gradient; chosen on other sets
+CLEAR, WORDS, SYNTHETIC = "clear text", "word by word", "new records"
 BAYES, RANKING, NOTHING = "sums as naive Bayes", "private ranking", "commonest class"
+DESCENT = "noisy gradient descent"
 STYLES = {CLEAR: "--", WORDS: ":", SYNTHETIC: "o-", BAYES: "s-", RANKING: "^-", NOTHING: "-."}
+STYLES |= {DESCENT: "x-"}
+SETS = {
+    "imdb": "IMDB",
+    "yelp": "Yelp, stars",
+    "tweets": "Tweets to airlines",
+    "titles": "Titles of programmers' questions",
+    "banking77": "Banking77",
+}
+SHOWN = (1.0, 4.0)  # epsilons of the narrow tables
 COLUMNS = ("set", "records", "method", "epsilon", "draw", "accuracy", "C")
 Texts = tuple[list[str], list[Any]]
 
@@ -111,53 +126,92 @@ def bayes(synthesizer: textpriv.TextSynthesizer, words: Any, labels: list[Any]) 
     return float(np.mean(np.array(noisy.classes, object)[scores.argmax(axis=1)] == labels))
 
 
-def without_epsilon(train: Texts, test: Texts, penalty: float) -> Iterator[tuple[str, float]]:
-    """Method and accuracy of the rows that have no epsilon, for one draw of private records."""
-    texts, labels = train
-    yield CLEAR, accuracy(train, test, penalty)
-    yield NOTHING, float(np.mean(np.array(test[1]) == max(set(labels), key=labels.count)))
-    word_by_word = textpriv.privatize(texts, recovery=RECOVERY)
-    yield WORDS, accuracy((list(word_by_word), labels), test, penalty)
+def descent(side: PublicSide, train: Texts, test: Texts, epsilon: float, seed: int) -> float:
+    """Accuracy of logistic regression by noisy gradient descent with all records in every step, each clipped to 1.
+
+    All steps together are one Gaussian release. The number of records is taken as public, which favours this row.
+    """
+    rng, classes = np.random.default_rng(seed), np.array(sorted(set(test[1])))
+    rare = side.space([""]).weights
+    parts = (features(side, texts)[0].multiply(rare).tocsr() for texts in (train[0], test[0]))
+    known, asked = map(normalize, parts)
+    labels = np.array(train[1])[:, None] == classes
+    sigma = math.sqrt(STEPS) / release_mu(epsilon, DELTA)
+    weights = np.zeros((len(side.words), len(classes)))
+    for _ in range(STEPS):
+        errors = labels - softmax(known @ weights, axis=1)
+        # A row of words has length one, so the gradient of a record is as long as its error.
+        errors /= np.maximum(np.linalg.norm(errors, axis=1, keepdims=True), 1.0)
+        gradient = known.T @ errors + rng.normal(0, sigma, weights.shape)
+        weights = weights + RATE * gradient / len(labels)
+    return float(np.mean(classes[(asked @ weights).argmax(axis=1)] == np.array(test[1])))
 
 
-def cells(
-    train: Texts, test: Texts, side: PublicSide, epsilons: list[float], seed: int, penalty: float
-) -> Iterator[tuple[str, float, float]]:
-    """Method, epsilon and accuracy of the other rows for one draw of private records."""
+def plain(method: str, train: Texts, test: Texts, penalty: float) -> float:
+    """Accuracy of a method that has no epsilon."""
     texts, labels = train
-    classes = sorted(set(test[1]))
-    (_, known), (words, asked) = (features(side, part) for part in (texts, test[0]))
-    for epsilon in epsilons:
-        synthesizer = textpriv.TextSynthesizer(epsilon, DELTA, classes).fit(texts, labels)
-        drawn = synthesizer.sample(DRAWN, seed)
-        learned = drawn["text"].tolist(), drawn["label"].tolist()
-        yield SYNTHETIC, epsilon, accuracy(learned, test, penalty)
-        yield BAYES, epsilon, bayes(synthesizer, words, test[1])
-        if len(classes) == 2:
-            ranking = PrivateAUCClassifier(epsilon, DELTA, classes=classes)
-            ranking.fit(known, np.array(labels))
-            yield RANKING, epsilon, float(np.mean(ranking.predict(asked) == test[1]))
+    if method == NOTHING:
+        return float(np.mean(np.array(test[1]) == max(set(labels), key=labels.count)))
+    if method == WORDS:
+        texts = list(textpriv.privatize(texts, recovery=RECOVERY))
+    return accuracy((texts, labels), test, penalty)
+
+
+class Measured:
+    """The cells of a set and size that are in OUT.csv, and those that are added to it."""
+
+    def __init__(self, out: Path, name: str, size: int) -> None:
+        self.out, self.name, self.size = out, name, size
+        own = pd.read_csv(out).query("set == @name and records == @size")
+        self.penalty = None if own.empty else float(own["C"].iloc[0])
+        keys = own[["method", "epsilon", "draw"]].fillna(0.0)
+        self.known = set(keys.itertuples(index=False, name=None))
+
+    def add(self, method: str, epsilon: float, draw: int, value: float) -> None:
+        """Write a cell down; an epsilon of 0 stands for none."""
+        self.known.add((method, epsilon, draw))
+        row = f"{self.name},{self.size},{method},{epsilon or ''},{draw},{value:.4f},{self.penalty}"
+        with open(self.out, "a", encoding="utf-8") as file:
+            file.write(row + "\n")
+        print(row, flush=True)
 
 
 def measure(data: Path, name: str, size: int, epsilons: list[float], draws: int, out: Path) -> None:
-    """Add the cells of a set and size to OUT.csv as they are measured; rows without epsilon once a draw."""
+    """Add the cells of a set and size that OUT.csv does not have."""
     train, test = read(data, name)
     size, side = min(size, len(train[0])), PublicSide()
-    known = pd.read_csv(out).query("set == @name and records == @size")
-    penalty = None if known.empty else float(known["C"].iloc[0])
-    for draw in range(draws):
+    measured, classes = Measured(out, name, size), sorted(set(test[1]))
+    for draw, epsilon in itertools.product(range(draws), [0.0, *epsilons]):
+        if epsilon:
+            wanted = [SYNTHETIC, BAYES, DESCENT] + [RANKING] * (len(classes) == 2)
+        else:
+            # All records give the same clear text in every draw.
+            wanted = [WORDS] if draw and size == len(train[0]) else [CLEAR, NOTHING, WORDS]
+        left = [each for each in wanted if (each, epsilon, draw) not in measured.known]
+        if not left:
+            continue
         mixed = np.random.default_rng(draw).permutation(len(train[0]))
         private = taken(train, mixed[:size])
-        penalty = penalty or chosen_penalty(private)
-        found = cells(private, test, side, epsilons, draw, penalty)
-        if not (known["method"].eq(WORDS) & known["draw"].eq(draw)).any():
-            plain = without_epsilon(private, test, penalty)
-            found = itertools.chain(((method, np.nan, value) for method, value in plain), found)
-        for method, epsilon, value in found:
-            row = f"{name},{size},{method},{epsilon},{draw},{value:.4f},{penalty}"
-            with open(out, "a", encoding="utf-8") as file:
-                file.write(row + "\n")
-            print(row, flush=True)
+        measured.penalty = measured.penalty or chosen_penalty(private)
+        if SYNTHETIC in left or BAYES in left:
+            synthesizer = textpriv.TextSynthesizer(epsilon, DELTA, classes).fit(*private)
+        for method in left:
+            if not epsilon:
+                value = plain(method, private, test, measured.penalty)
+            elif method == SYNTHETIC:
+                new = synthesizer.sample(DRAWN, draw)
+                learned = new["text"].tolist(), new["label"].tolist()
+                value = accuracy(learned, test, measured.penalty)
+            elif method == BAYES:
+                value = bayes(synthesizer, features(side, test[0])[0], test[1])
+            elif method == DESCENT:
+                value = descent(side, private, test, epsilon, draw)
+            else:
+                known, asked = (features(side, part)[1] for part in (private[0], test[0]))
+                ranking = PrivateAUCClassifier(epsilon, DELTA, classes=classes)
+                ranking.fit(known, np.array(private[1]))
+                value = float(np.mean(ranking.predict(asked) == test[1]))
+            measured.add(method, epsilon, draw, value)
 
 
 def audit(train: Texts, test: Texts, epsilon: float) -> dict[str, float]:
@@ -201,17 +255,45 @@ def runs(texts: list[str]) -> NDArray[np.uint64]:
     return np.unique(np.array(found, np.int64).view(np.uint64))
 
 
+def shown(values: pd.Series[float]) -> str:
+    """A mean, with half of its 95 % interval by Student's t from three draws on."""
+    if len(values) < 3:
+        return f"{values.mean():.3f}" if len(values) else "-"
+    half = t.ppf(0.975, len(values) - 1) * values.sem()
+    return f"{values.mean():.3f} ±{half:.3f}".replace("±0", "±")
+
+
+def table(found: pd.DataFrame, *wanted: tuple[str, float]) -> list[str]:
+    """Lines of a table by set and size; columns are methods at an epsilon, 0 for none."""
+    cells = found.fillna({"epsilon": 0.0}).groupby(["method", "epsilon"])["accuracy"]
+    columns = [each for each in wanted if each in cells.groups]
+    heads = [f"{method}, {epsilon:g}" if epsilon else method for method, epsilon in columns]
+    lines = [f"| set | records | {' | '.join(heads)} |", "|---" * (2 + len(columns)) + "|"]
+    for (name, size), own in found.groupby(["set", "records"], sort=False):
+        epsilons = own["epsilon"].fillna(0.0)
+        told = [
+            shown(own[(own["method"] == method) & (epsilons == epsilon)]["accuracy"])
+            for method, epsilon in columns
+        ]
+        lines.append(f"| {SETS[name]} | {size:,} | {' | '.join(told)} |")
+    return [*lines, ""]
+
+
 def markdown(found: pd.DataFrame) -> str:
-    """A table of means over draws, with the least and the most."""
-    keys = ["set", "records", "method", "epsilon"]
-    rows = found.groupby(keys, dropna=False, sort=False)["accuracy"]
-    lines = [f"| {' | '.join([*keys, 'accuracy', 'draws'])} |", "|---" * 6 + "|"]
-    for key, values in rows:
-        epsilon = "-" if not np.isfinite(key[3]) else f"{key[3]:g}"
-        spread = f" ({values.min():.3f} to {values.max():.3f})" if len(values) > 1 else ""
-        shown = f"{values.mean():.3f}{spread}"
-        lines.append(f"| {key[0]} | {key[1]:,} | {key[2]} | {epsilon} | {shown} | {len(values)} |")
-    return "\n".join(lines) + "\n"
+    """Tables of all records with new texts, of all records otherwise, and of fewer records."""
+    order = {name: number for number, name in enumerate(SETS)}
+    by = {"set": lambda names: names.map(order), "records": lambda sizes: -sizes}
+    found = found.sort_values("draw", kind="stable")
+    found = found.sort_values([*by], kind="stable", key=lambda column: by[column.name](column))
+    is_all = found["records"] == found.groupby("set")["records"].transform("max")
+    plain = (CLEAR, 0.0), (WORDS, 0.0)
+    epsilons = sorted(found["epsilon"].dropna().unique())
+    new = [(SYNTHETIC, epsilon) for epsilon in epsilons]
+    others = itertools.product((BAYES, RANKING, DESCENT), SHOWN)
+    fewer = itertools.product((SYNTHETIC, DESCENT), SHOWN)
+    lines = table(found[is_all], *plain, (NOTHING, 0.0), *new)
+    lines += table(found[is_all], *others)
+    return "\n".join(lines + table(found[~is_all], *plain, *fewer))
 
 
 def drawn_figure(found: pd.DataFrame, path: Path) -> None:
@@ -242,7 +324,7 @@ def drawn_figure(found: pd.DataFrame, path: Path) -> None:
 def main(
     data_dir: Annotated[Path, typer.Option()],
     out: Annotated[Path, typer.Option()] = Path("records"),
-    only: Annotated[str, typer.Option(help="Sets.")] = "imdb,yelp,banking77,tweets,titles",
+    only: Annotated[str, typer.Option(help="Sets.")] = ",".join(SETS),
     sizes: Annotated[str, typer.Option(help="Numbers of records.")] = "25000,5000,1000",
     epsilons: Annotated[str, typer.Option()] = "0.5,1,2,4",
     draws: Annotated[int, typer.Option(help="0 only makes table and figure again.")] = 3,
@@ -261,7 +343,7 @@ def main(
         table.write_text(",".join(COLUMNS) + "\n")
     for name, size in itertools.product(names, map(int, sizes.split(","))):
         measure(data_dir, name, size, wanted, draws, table)
-    found = pd.read_csv(table).drop_duplicates(COLUMNS[:5], keep="last")
+    found = pd.read_csv(table)
     out.with_suffix(".md").write_text(markdown(found), encoding="utf-8")
     drawn_figure(found, out.with_suffix(".svg"))
     print(markdown(found))

@@ -9,7 +9,6 @@ import base64
 import contextlib
 import json
 import os
-import pickle
 import secrets
 import sys
 import tempfile
@@ -151,8 +150,7 @@ class Records:
         for done in each(files, work, address=self.address, workers=workers):
             if "error" in done:
                 raise CorpusError(done["error"])
-            sums = pickle.loads(base64.b64decode(done["sums"]))  # noqa: S301 - of our own workers
-            total.merge(sums)
+            total.merge_packed(base64.b64decode(done["sums"]))
             self.skipped.update(done["skipped"])
 
 
@@ -190,7 +188,7 @@ class _FileAdder:
                 total.merge(self.adder(group))
         except TextprivError as error:
             return {"error": str(error)}
-        return {"sums": base64.b64encode(pickle.dumps(total)).decode(), "skipped": dict(skipped)}
+        return {"sums": base64.b64encode(total.packed()).decode(), "skipped": dict(skipped)}
 
 
 def _grouped(batches: Iterable[TableRows]) -> Iterator[list[TableRows]]:

@@ -13,7 +13,7 @@ from textpriv.synthesis.features import EDGES, STEP, WORDS_PART, Space
 from textpriv.synthesis.release import NoisySums
 from textpriv.synthesis.shrinkage import Array, Prior, Tilts, shrunk
 from textpriv.tokenization.batches import KEPT, RawBatch
-from textpriv.tokenization.detokenizer import Detokenizer
+from textpriv.tokenization.detokenizer import VERBS, Detokenizer
 from textpriv.tokenization.policy import CLASSES
 
 _CORPUS, _CLASS, _CELL = Prior(1.0, 1.0), Prior(0.3, 0.4), Prior(0.3, 0.4)
@@ -24,6 +24,8 @@ _DOUBT = 5.0  # texts with a word, below which their share says little
 _AT_ONCE, _MOST_AT_ONCE = 5_000, 25_000  # texts
 _KEPT_MARK = KEPT - CLASSES.index("punctuation")
 _ENDS = frozenset(".!?")  # of a sentence
+_SHORTEST = 3  # words of a sentence
+_SPELLED = {"i": "I", "nt": "n't"}  # the tokenizer splits "dont", too
 _MARKS = _ENDS.union(
     ",;:"
 )  # that are drawn: of pairs, such as brackets, a model of three words closes few
@@ -61,6 +63,11 @@ class Generator:
         spoken[: model.size] = 1.0
         spoken[model.size : -1] = [each in _MARKS for each in model.symbols]
         self._model, self._spoken = model, spoken
+        self._ends, self._not, self._verbs = np.zeros((3, model.tokens), np.bool_)
+        self._ends[model.size : -1] = [each in _ENDS for each in model.symbols]
+        self._ends[model.start] = True  # before a text
+        self._not[: model.size] = [_SPELLED.get(word, word) == "n't" for word in words]
+        self._verbs[: model.size] = [word in VERBS for word in words]
 
     # What the released counts say
 
@@ -194,20 +201,28 @@ class Generator:
     @cached_property
     def _detokenizer(self) -> Detokenizer:
         """Joins words, and their capitalized forms behind all of them."""
-        words = ["I" if word == "i" else word for word in self._words]
+        words = [_SPELLED.get(word, word) for word in self._words]
         return Detokenizer([*words, *(word[:1].upper() + word[1:] for word in words)])
+
+    def _tidied(
+        self, model: NGrams, tokens: NDArray[np.int64], offsets: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Leave out each "n't" that is after no verb, and join each short sentence to the next one."""
+        before = _before(model, tokens, offsets)
+        sentence = np.cumsum(self._ends[before])
+        words = np.bincount(sentence, tokens < model.size)[sentence]
+        is_kept = ~(self._ends[tokens] & (words < _SHORTEST))
+        is_kept &= ~self._not[tokens] | self._verbs[before]
+        return tokens[is_kept], np.append(0, np.cumsum(is_kept))[offsets]
 
     def _texts(
         self, model: NGrams, tokens: NDArray[np.int64], offsets: NDArray[np.int64]
     ) -> list[str]:
         """Return drawn tokens as texts: a sentence begins with a capital and the last one ends with a full stop."""
+        tokens, offsets = self._tidied(model, tokens, offsets)
         is_word = tokens < model.size
         symbols = np.array(model.symbols, dtype=object)
-        ends = np.isin(
-            tokens, [model.size + at for at, each in enumerate(symbols) if each in _ENDS]
-        )
-        begins = np.append(True, ends[:-1])
-        begins[offsets[:-1]] = True
+        begins = self._ends[_before(model, tokens, offsets)]
         codes = np.where(is_word, tokens, _KEPT_MARK).astype(np.int32)
         drawn = (tokens + model.size * begins)[is_word].astype(np.int32)
         strings = symbols[tokens[~is_word] - model.size].tolist()
@@ -228,3 +243,11 @@ class Generator:
                 model = self._tilted(tilts[row])
                 texts[own] = self._texts(model, *self._draw(model, lengths[own], rng))
             yield texts.tolist(), (rows // self.noisy.cells).tolist()
+
+
+def _before(
+    model: NGrams, tokens: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the token before each; the start before the first one of a text."""
+    is_first = np.isin(np.arange(len(tokens)), offsets)
+    return np.where(is_first, model.start, np.roll(tokens, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ _MARK = 16  # bytes of a keyed hash
 class Sums:
     """Sums over private records, in whole numbers. Not private: they exist in memory until their release.
 
-    Workers may pickle them to hand them back; nothing else keeps them.
+    Workers may pickle or pack them to hand them back; nothing else keeps them.
 
     Parameters
     ----------
@@ -103,6 +104,34 @@ class Sums:
             own += records
             own.sort()
             del own[self.space.authors :]
+
+    def packed(self) -> bytes:
+        """Return the sums as a file of plain arrays, to be merged on another machine."""
+        self._check_open()
+        rows = [(author, *record) for author, own in self._chosen.items() for record in own]
+        numbers = [(label, length, len(words) // 4) for *_, label, length, words in rows]
+        file = io.BytesIO()
+        np.savez_compressed(
+            file,
+            total=self._total,
+            moments=self._moments,
+            marks=np.frombuffer(b"".join(author + mark for author, mark, *_ in rows), np.uint8),
+            numbers=np.array(numbers, np.int64).reshape(-1, 3),
+            words=np.frombuffer(b"".join(words for *_, words in rows), np.int32),
+        )
+        return file.getvalue()
+
+    def merge_packed(self, packed: bytes) -> None:
+        """Add sums from :meth:`packed` of the same measurement."""
+        other = self.empty()
+        with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
+            other._total, other._moments = arrays["total"], arrays["moments"]
+            marks, numbers, words = (arrays[name] for name in ("marks", "numbers", "words"))
+        own = np.split(words, np.cumsum(numbers[:, 2]))
+        pairs = zip(marks.reshape(-1, 2, _MARK), numbers.tolist(), own[:-1], strict=True)
+        for (author, mark), (label, length, _), ids in pairs:
+            other._chosen[author.tobytes()].append((mark.tobytes(), label, length, ids.tobytes()))
+        self.merge(other)
 
     def _check_open(self) -> None:
         # Records of an author who was counted already would pass the bound.

@@ -24,7 +24,7 @@ _CLOSING = _BLANKS.union(
     ". , ; : ! ? ) ] } % ... .. … ’ ” » 's 'm 're 've 'll 'd ’s ’m ’re ’ve ’ll ’d -".split()
 )
 _OPENING = _BLANKS.union("( [ { “ ‘ « $ £ € # -".split())
-_VERBS = frozenset(
+VERBS = frozenset(  # before "n't"
     "ai are ca could did do does had has have is might must need sha should was were wo would".split()
 )
 # Kana, Han and the marks and wide letters that are written with them: no blanks between words.
@@ -150,7 +150,7 @@ class Detokenizer:
 def _mark(word: str) -> int:
     """Return the sum of the marks above that a word has."""
     if word.isascii() and word.isalpha():
-        return _TAKES_NOT * (word.lower() in _VERBS)
+        return _TAKES_NOT * (word.lower() in VERBS)
     if word in ('"', "n't", "n’t"):
         return _QUOTE if word == '"' else _NOT
     closes = word in _CLOSING or _CLOSES.fullmatch(word) is not None

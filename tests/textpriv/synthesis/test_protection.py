@@ -263,8 +263,9 @@ def test_no_raw_word_is_kept_or_shown():
     assert "0" not in repr(sums.space.read(public().encoder.encode(["good"])))
 
 
+@pytest.mark.parametrize("way", ["pickled", "packed"])
 @pytest.mark.parametrize("authors", [None, 2])
-def test_any_split_of_the_records_gives_the_same_sums(authors, cells):
+def test_any_split_of_the_records_gives_the_same_sums(authors, cells, way):
     side, rng = public(), np.random.default_rng(3)
     texts = [" ".join(rng.choice(WORDS, size=rng.integers(0, 9))) for _ in range(60)]
     labels, names = rng.choice(CLASSES, size=60), rng.integers(9, size=60)
@@ -277,16 +278,25 @@ def test_any_split_of_the_records_gives_the_same_sums(authors, cells):
         sums = whole.empty()
         of_part = side.encoder.encode([texts[row] for row in rows])
         sums.add(of_part, labels[rows], None if authors is None else names[rows])
-        return pickle.loads(pickle.dumps(sums))  # as from a worker
+        return sums
 
     whole = Sums(space)
     whole.merge(part(np.arange(60)))
     merged = whole.empty()
     for rows in np.array_split(rng.permutation(60), 7):
-        merged.merge(part(rows))
+        if way == "pickled":
+            merged.merge(pickle.loads(pickle.dumps(part(rows))))
+        else:
+            merged.merge_packed(part(rows).packed())
     assert np.array_equal(merged.total(), whole.total())
     assert np.array_equal(merged.moments(), whole.moments())
     assert whole.total().any()
+
+
+def test_sums_from_another_machine_are_never_unpickled():
+    sums = Sums(public().space(CLASSES))
+    with pytest.raises(ValueError, match="pickled"):
+        sums.merge_packed(pickle.dumps(sums.empty()))
 
 
 RUNS = 500
