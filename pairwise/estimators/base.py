@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
-from pairwise.accounting.parameters import check_privacy_parameters, default_delta
+from pairwise.accounting.parameters import resolved_delta
 from pairwise.errors import InvalidParameterError, check_scale, without_context
 from pairwise.estimators.parts import warn_of_parts
 from pairwise.noise.randomness import Randomness
@@ -291,10 +291,9 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_settings(self, n: int) -> float:
         """Return δ after checking ε, δ and the record norm."""
-        delta = default_delta(n) if self.delta is None else self.delta
-        check_privacy_parameters(self.epsilon, delta, n)
+        delta = resolved_delta(self.epsilon, self.delta, n)
         check_scale(data_norm=self.data_norm)
-        return float(delta)
+        return delta
 
     # -- charge, run, state
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from pairwise.accounting.gaussian import release_mu
-from pairwise.accounting.parameters import default_delta
+from pairwise.accounting.parameters import resolved_delta
 from pairwise.errors import InvalidParameterError, check_whole, without_context
 from pairwise.estimators.base import is_missing, without_values
 
@@ -304,7 +304,7 @@ class PublicFeatures(PublicTransformer):
                 "the number of waves follows from epsilon, which was not given. Pass the learner's epsilon, or waves."
             )
         check_whole("beside", self.beside, least=0)
-        mu = release_mu(self.epsilon, default_delta(n) if self.delta is None else self.delta)
+        mu = release_mu(self.epsilon, resolved_delta(self.epsilon, self.delta, n))
         if math.isinf(mu):
             return _MOST_WAVES
         most = int(((mu * n / 4.0) ** (2.0 / 3.0) - self.beside - d) / (2 * d))

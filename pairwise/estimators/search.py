@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from pairwise.accounting.parameters import check_privacy_parameters, default_delta
+from pairwise.accounting.parameters import resolved_delta
 from pairwise.errors import InvalidParameterError, check_number
 from pairwise.estimators.base import (
     CLASSES_READ,
@@ -35,7 +35,6 @@ from pairwise.estimators.trials import (
     READ_BY,
     PrivateScorer,
     TrialAccount,
-    TrialCount,
     private_selection,
     trial_price,
 )
@@ -150,15 +149,14 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         rows = labels_of(y)
         if np.ndim(rows) != 1 or len(rows) != _num_samples(X):
             raise InvalidParameterError("X and y must have one row and one label for each record.")
-        total = default_delta(len(rows)) if self.delta is None else self.delta
-        check_privacy_parameters(self.epsilon, total, len(rows))
+        total = resolved_delta(self.epsilon, self.delta, len(rows))
         training, tested = _split(len(rows), float(self.validation))
         settings = list(ParameterGrid(self.param_grid))
         models = [clone(self.estimator).set_params(**setting) for setting in settings]
         for each in models:
             self._check_trial(each, prefix, rows)
         unpaid = _unpaid_steps(models)
-        limit, _ = trial_price(TrialCount(), self.epsilon, total)
+        limit, _ = trial_price(self.epsilon, total)
         delta = min(_TRIAL_DELTA, 0.1 / len(rows))
 
         def fitted(model: Any, account: TrialAccount, budget: Any, part: Any) -> Any:
