@@ -141,7 +141,6 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
         tags.classifier_tags.multi_class = False
         return tags
 

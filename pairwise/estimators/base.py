@@ -35,6 +35,7 @@ from pairwise.statement import PrivacyStatement, UnsoundWarning
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+    from sklearn.utils import Tags
 
 MINIMUM_RECORDS = 4
 
@@ -234,6 +235,11 @@ class PrivateEstimator(BaseEstimator):
     random_state: Any
     classes: Any = None
     _classes_read: bool = False
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
 
     def __getstate__(self) -> dict[str, Any]:
         return without_seed(dict(super().__getstate__()))

@@ -34,11 +34,13 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
     """Base of the transformers: tables checked without showing their values, declarations by the names of columns."""
 
     n_features_in_: int
+    missing: Any = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         # The number of features and their names are all that fit reads.
         tags.requires_fit = True
+        tags.input_tags.allow_nan = self.missing is not None
         return tags
 
     def _checked(self, X: Any, *, reset: bool, **settings: Any) -> NDArray[Any]:
@@ -125,11 +127,6 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         self.high = high
         self.output_range = output_range
         self.missing = missing
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing is not None
-        return tags
 
     def fit(self, X: ArrayLike, y: Any = None) -> PublicScaler:
         """Check the bounds against the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
@@ -277,11 +274,6 @@ class PublicFeatures(PublicTransformer):
         self.beside = beside
         self.missing = missing
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing is not None
-        return tags
-
     def fit(self, X: ArrayLike, y: Any = None) -> PublicFeatures:
         """Read how many records and columns ``X`` has, whose values are not used; ``y`` is ignored."""
         scaler = PublicScaler(self.low, self.high, (-1.0, 1.0), self.missing)
@@ -339,9 +331,9 @@ class PublicOneHot(PublicTransformer):
     categories : list, list of lists, or dict of column name to list
         Every value that a column may hold: one list for all columns, one for each, or one by name. ``None`` or NaN among
         them makes a missing value a category of its own, whether the table has it as None, as NaN or as pandas' NA.
-    other : {"refuse", "zeros", "column"}, default="refuse"
+    other : {"refuse", "zeros"}, default="refuse"
         The public rule for a value that is not declared, a missing one among them: an error that names the column and the
-        row, no column of its block set, or a column ``<name>_other`` at the end of the block.
+        row, or no column of its block set.
 
     Attributes
     ----------
@@ -349,16 +341,16 @@ class PublicOneHot(PublicTransformer):
     feature_names_in_ : (d,) array of str
         Where the table had names.
     norm_bound_ : float
-        The largest Euclidean norm of an output record, √d: each column of the table sets one of the output.
+        The largest Euclidean norm of an output record, √d: each column of the table sets at most one of the output.
 
     Examples
     --------
     >>> from pairwise import PublicOneHot
-    >>> encoder = PublicOneHot([["no", "yes"], ["red", "green"]], other="column").fit([["no", "red"]])
+    >>> encoder = PublicOneHot([["no", "yes"], ["red", "green"]], other="zeros").fit([["no", "red"]])
     >>> encoder.get_feature_names_out(["smokes", "colour"]).tolist()
-    ['smokes_no', 'smokes_yes', 'smokes_other', 'colour_red', 'colour_green', 'colour_other']
+    ['smokes_no', 'smokes_yes', 'colour_red', 'colour_green']
     >>> encoder.transform([["yes", "blue"]]).tolist()
-    [[0.0, 1.0, 0.0, 0.0, 0.0, 1.0]]
+    [[0.0, 1.0, 0.0, 0.0]]
     """
 
     def __init__(self, categories: Any, *, other: str = "refuse") -> None:
@@ -375,10 +367,8 @@ class PublicOneHot(PublicTransformer):
     def fit(self, X: Any, y: Any = None) -> PublicOneHot:
         """Check the categories against the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
         self._table(X, reset=True)
-        if self.other not in ("refuse", "zeros", "column"):
-            raise InvalidParameterError(
-                f"other must be 'refuse', 'zeros' or 'column'; found {self.other!r}."
-            )
+        if self.other not in ("refuse", "zeros"):
+            raise InvalidParameterError(f"other must be 'refuse' or 'zeros'; found {self.other!r}.")
         declared = self._declared()
         self._encoder = OneHotEncoder(
             categories=declared, handle_unknown="ignore", sparse_output=False, dtype=np.float64
@@ -389,38 +379,29 @@ class PublicOneHot(PublicTransformer):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the encoded records, shape (n, number of declared categories and of other columns)."""
+        """Return the encoded records, shape (n, number of declared categories)."""
         check_is_fitted(self)
         table = self._table(X, reset=False)
         encoded = np.asarray(self._encoder.transform(self._with_declared_missing(table)))
-        blocks = np.split(encoded, self._ends()[:-1], axis=1)
         if self.other == "zeros":
             return encoded
-        others = [1.0 - block.sum(axis=1) for block in blocks]
-        if self.other == "column":
-            return np.column_stack(
-                [part for pair in zip(blocks, others, strict=True) for part in pair]
-            )
-        for number, other in enumerate(others):
-            rows = np.flatnonzero(other)
+        ends = np.cumsum([len(each) for each in self._encoder.categories_])
+        names = _check_feature_names_in(self)
+        for name, block in zip(names, np.split(encoded, ends[:-1], axis=1), strict=True):
+            rows = np.flatnonzero(block.sum(axis=1) == 0)
             if len(rows):
                 raise InvalidParameterError(
-                    f"the column {self._names()[number]!r} holds values that are not among its categories, first in row "
+                    f"the column {name!r} holds values that are not among its categories, first in row "
                     f"{rows[0]} ({len(rows)} such rows). Declare every value that may occur, None for a missing one, or "
-                    "choose other='zeros' or other='column'."
+                    "choose other='zeros'."
                 )
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the output's columns: the column of the table, an underscore and the category."""
         check_is_fitted(self)
-        columns = self._names(input_features)
-        names = self._encoder.get_feature_names_out(columns)
-        if self.other != "column":
-            return np.asarray(names, dtype=object)
-        blocks = np.split(names, self._ends()[:-1])
-        ends = [[f"{column}_other"] for column in columns]
-        return np.concatenate([part for pair in zip(blocks, ends, strict=True) for part in pair])
+        names = _check_feature_names_in(self, input_features)
+        return np.asarray(self._encoder.get_feature_names_out(names), dtype=object)
 
     def _table(self, X: Any, *, reset: bool) -> NDArray[np.object_]:
         if getattr(getattr(X, "dtype", None), "kind", "") == "c":
@@ -437,13 +418,6 @@ class PublicOneHot(PublicTransformer):
                 cells = table[:, column]
                 cells[np.frompyfunc(is_missing, 1, 1)(cells).astype(bool)] = value
         return table
-
-    def _names(self, given: Any = None) -> NDArray[np.object_]:
-        return np.asarray(_check_feature_names_in(self, given), dtype=object)
-
-    def _ends(self) -> NDArray[np.int64]:
-        """Return where the block of each column ends."""
-        return np.cumsum([len(each) for each in self._encoder.categories_])
 
     def _declared(self) -> list[NDArray[np.object_]]:
         d = self.n_features_in_

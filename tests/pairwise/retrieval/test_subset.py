@@ -101,13 +101,13 @@ def test_all_cells_reveal_nothing_and_cost_nothing():
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.integers(1, 500), st.floats(0.01, 20.0), st.floats(0.01, 1.0))
-def test_size_is_the_smallest_that_includes_often_enough(cells, epsilon, inclusion):
-    size = subset_size(cells, epsilon, inclusion)
-    assert inclusion_probability(cells, size, epsilon) >= inclusion * (1 - 1e-9)
+@given(st.integers(1, 500), st.floats(0.01, 20.0))
+def test_size_is_the_smallest_that_includes_often_enough(cells, epsilon):
+    size = subset_size(cells, epsilon)
+    assert inclusion_probability(cells, size, epsilon) >= 0.9 * (1 - 1e-9)
     if size > 1:
-        assert inclusion_probability(cells, size - 1, epsilon) < inclusion * (1 + 1e-9)
-    assert subset_size(cells, epsilon, inclusion, most=3) == min(3, size)
+        assert inclusion_probability(cells, size - 1, epsilon) < 0.9 * (1 + 1e-9)
+    assert subset_size(cells, epsilon, most=3) == min(3, size)
 
 
 def test_cells_are_different_and_in_order():
