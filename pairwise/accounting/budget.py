@@ -18,13 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pairwise.accounting.accountant import epsilon_of, filtered_epsilon
-from pairwise.accounting.events import (
-    Adjacency,
-    compose,
-    dp_event,
-    event_of_text,
-    text_of_event,
-)
+from pairwise.accounting.events import Adjacency, compose, dp_event, event_of_text, text_of_event
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import PrivacyStatement

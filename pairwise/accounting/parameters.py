@@ -25,11 +25,7 @@ def resolved_delta(epsilon: float, delta: float | None, n: int) -> float:
 
 
 def check_privacy_parameters(
-    epsilon: float,
-    delta: float,
-    n: int | None = None,
-    *,
-    allow_pure: bool = False,
+    epsilon: float, delta: float, n: int | None = None, *, allow_pure: bool = False
 ) -> None:
     """Refuse settings that promise nothing or cannot be met.
 

@@ -190,21 +190,8 @@ class Edges(Options):
 
 
 # The algorithms of a ranking by their names. The rule of "auto" is algorithms.auto.
-ALGORITHMS: Mapping[str, Options] = {
-    "auto": Pointwise(),
-    **{
-        options.name: options
-        for options in (
-            Pointwise(),
-            Gradient(),
-            Statistics(),
-            OnPair(),
-            OffPair(),
-            SGDOutput(),
-            Ftrl(),
-        )
-    },
-}
+_ALL = Pointwise(), Gradient(), Statistics(), OnPair(), OffPair(), SGDOutput(), Ftrl()
+ALGORITHMS: Mapping[str, Options] = {"auto": Pointwise(), **{each.name: each for each in _ALL}}
 
 
 def options_of(algorithm: str | Options) -> Options:

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from pairwise.accounting.gaussian import release_mu
 from pairwise.accounting.parameters import resolved_delta
 from pairwise.errors import InvalidParameterError, check_whole, without_context
-from pairwise.estimators.base import is_missing, without_values
+from pairwise.estimators.base import is_missing, validated
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -42,12 +42,6 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
         tags.requires_fit = True
         tags.input_tags.allow_nan = self.missing is not None
         return tags
-
-    def _checked(self, X: Any, *, reset: bool, **settings: Any) -> NDArray[Any]:
-        return without_context(
-            lambda: np.asarray(validate_data(self, X, reset=reset, **settings)),
-            lambda error: without_values(error, X),
-        )
 
     def _by_column(self, name: str, declared: Any, *, partly: bool = False) -> Any:
         """Return what a mapping declares for each column, in their order; what is no mapping as it is.
@@ -155,7 +149,9 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
     def _table(self, X: Any, *, reset: bool) -> Array:
         finite = True if self.missing is None else "allow-nan"
-        return self._checked(X, reset=reset, dtype=np.float64, ensure_all_finite=finite)
+        return np.asarray(
+            validated(self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite)
+        )
 
     def _numbers(self, name: str) -> Array:
         d = self.n_features_in_
@@ -408,7 +404,8 @@ class PublicOneHot(PublicTransformer):
             raise InvalidParameterError(
                 "Complex data not supported: categories are words or real numbers."
             )
-        return self._checked(X, reset=reset, dtype=object, ensure_all_finite="allow-nan")
+        settings = {"dtype": object, "ensure_all_finite": "allow-nan"}
+        return np.asarray(validated(self, X, reset=reset, **settings))
 
     def _with_declared_missing(self, table: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return the table with missing values as they were declared: libraries of frames have each their own."""
@@ -439,15 +436,11 @@ class PublicOneHot(PublicTransformer):
         for number, each in enumerate(lists):
             values = np.empty(len(each), dtype=object)
             values[:] = list(each)
-            kinds = {_identity(value) for value in values}
+            # Whatever is missing is one category, though NaN does not equal itself.
+            kinds = {"missing" if is_missing(value) else (value,) for value in values}
             if not len(values) or len(kinds) < len(values):
                 raise InvalidParameterError(
                     f"the categories of column {number} must be at least one value, and each of them once."
                 )
             declared.append(values)
         return declared
-
-
-def _identity(value: Any) -> Any:
-    """Return what makes two declared categories the same: whatever is missing is one, though NaN does not equal itself."""
-    return "missing" if is_missing(value) else (value,)

@@ -240,19 +240,6 @@ class SubsetQuery:
         chosen = chosen + (chosen >= cell)
         return np.sort(np.append(chosen, cell) if own else chosen)
 
-    def log_prob(self, cell: int, subset: ArrayLike) -> float:
-        """Return ln P(S) of what is drawn for a cell; minus infinity for anything but ω different cells."""
-        members = np.unique(np.asarray(subset, dtype=np.int64))
-        cells = len(self.codebook)
-        if len(members) != self.size or members[0] < 0 or members[-1] >= cells:
-            return -math.inf
-        whole = 1 << _BITS
-        if cell in members:
-            share, ways = self._threshold, math.comb(cells - 1, self.size - 1)
-        else:
-            share, ways = whole - self._threshold, math.comb(cells - 1, self.size)
-        return math.log(share) - math.log(whole) - math.log(ways) if share else -math.inf
-
     # -- the client's own part
 
     def rerank(self, x: ArrayLike, candidates: ArrayLike, k: int) -> NDArray[np.int64]:
