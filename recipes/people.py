@@ -48,7 +48,8 @@ Out = Annotated[Path, typer.Option(help="Table that rows are added to.")]
 RECOVERIES, EPSILONS = (0.05, 0.1, 0.2), (1.0, 4.0)
 DRAWS, AUTHORS, COPIES = 3, 100, 3  # private copies of what an attacker learns from
 COMMENTS = "synthpai/comments"
-SETTINGS = [("none", "-"), *itertools.product(("patterns", "auto"), ("chat", "tickets", "notes"))]
+_FOUND = itertools.product(("patterns", "auto"), ("chat", "tickets", "notes"))
+SETTINGS = [("none", "-"), ("names", "chat"), *_FOUND]
 _KINDS = {
     "PERSON": "full name",
     "LOC": "place",
@@ -229,7 +230,8 @@ def stay(
 ) -> None:
     """Print the share of units that stay, by set, kind, detector and policy."""
     index = textpriv.Index.builtin("en")
-    names = {"none": [], "patterns": ["patterns"], "auto": best_detectors()}
+    names = {"none": [], "auto": best_detectors(), "patterns": ["patterns"]}
+    names["names"] = ["names", "patterns"]
     settings = [each for each in SETTINGS if each[0] != "auto" or finders_of_names()]
     for name, (detector, policy) in itertools.product(only.split(","), settings):
         of_set, given = marked(data_dir, name), dict[str, Any]()

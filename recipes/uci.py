@@ -34,6 +34,8 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from pairwise import Pointwise
+
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Cell = dict[str, Any]
@@ -61,7 +63,7 @@ DRAWS = 5  # of the noise of auto on one split of a UCI set
 
 EVERY: dict[str, dict[str, Any]] = {
     AUTO: {},
-    "pointwise, features as they are": {"algorithm": "pointwise", "algorithm__scale_share": 0.0},
+    "pointwise, features as they are": {"algorithm": Pointwise(scale_share=0.0)},
     **{
         name: {"algorithm": name}
         for name in ("gradient", "statistics", "sgd-output", "ftrl", "offpairstrc", "onpairstrc")

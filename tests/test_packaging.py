@@ -65,7 +65,8 @@ def test_the_wheel_needs_no_compiler_and_has_at_most_four_megabytes(wheel):
 
 def test_the_wheel_holds_the_vocabulary_the_pages_and_the_licences(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for wanted in ("textpriv/vocabulary/data/en-numbers.npy", "textpriv/py.typed"):
+    data = "textpriv/vocabulary/data/"
+    for wanted in (data + "en-numbers.npy", data + "en-names.txt", "textpriv/py.typed"):
         assert wanted in names
     assert any(name.startswith("textpriv/web/templates/") for name in names)
     assert any(name.endswith("licenses/textpriv/vocabulary/data/LICENSE.txt") for name in names)

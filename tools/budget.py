@@ -20,7 +20,7 @@ FOLDERS = {  # about so many lines of each folder of textpriv
     "mechanisms": 2_230,
     "language": 620,
     "tokenization": 1_000,
-    "spans": 2_420,
+    "spans": 2_500,
     "pipeline": 1_060,
     "corpus": 3_080,
     "engines": 1_200,
@@ -151,11 +151,11 @@ def rows() -> list[Row]:
     docs = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "mechanisms.md"]
     own = [ROOT / "textpriv" / f"{name}.py" for name in CENTRAL]
     return [
-        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_110),
+        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_180),
         *(Row(f"  {name}/", lines_of(f"textpriv/{name}"), most) for name, most in FOLDERS.items()),
         Row("textpriv/synthesis, lines", lines_of("textpriv/synthesis"), 1_800),
         Row("  settings.py to errors.py", sum(map(lines_of_file, own)), 1_510),
-        Row("pairwise, lines", lines_of("pairwise"), 7_650),
+        Row("pairwise, lines", lines_of("pairwise"), 7_400),
         Row("modules", len(modules()), 161),
         *map(largest, ("module", "function", "class", "parameters")),
         Row("tests, lines", lines_of("tests"), 26_000),

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 from dp_accounting.rdp import RdpAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from numpy.typing import NDArray
 
-from pairwise.accounting.events import (
-    PureDpEvent,
-    dp_event,
-    event_of_text,
-    leaves_of,
-    text_of_event,
-)
+from pairwise.accounting.events import PureDpEvent, dp_event, leaves_of
 from pairwise.accounting.gaussian import (
     gaussian_epsilon,
     renyi_order,
@@ -60,13 +53,6 @@ def epsilon_of(event: dp_event.DpEvent, delta: float) -> float:
     """
     if math.isnan(delta) or not 0 <= delta < 1:
         raise InvalidParameterError(f"delta must be in [0, 1); found {delta!r}.")
-    return _epsilon_of_text(text_of_event(event), float(delta))
-
-
-@lru_cache(maxsize=256)
-def _epsilon_of_text(text: str, delta: float) -> float:
-    """Return ``epsilon_of``; one fit asks for it to charge and to state."""
-    event = event_of_text(text)
     leaves = leaves_of(event)
     pure = _pure_epsilon(event)
     if delta == 0:
@@ -139,16 +125,15 @@ def _divergences(event: dp_event.DpEvent, orders: Sequence[float]) -> NDArray[np
     for leaf, count in leaves_of(event):
         rho = _rho(leaf)
         if rho is None:
-            total += count * _selection_divergences(text_of_event(leaf), tuple(orders))
+            total += count * _selection_divergences(leaf, orders)
         else:
             pure = leaf.epsilon if isinstance(leaf, PureDpEvent) else math.inf
             total += count * np.minimum(alphas * rho, pure)
     return total
 
 
-@lru_cache(maxsize=256)
-def _selection_divergences(text: str, orders: tuple[float, ...]) -> NDArray[np.float64]:
-    leaf, accountant = event_of_text(text), RdpAccountant(list(orders))
+def _selection_divergences(leaf: dp_event.DpEvent, orders: Sequence[float]) -> NDArray[np.float64]:
+    accountant = RdpAccountant(list(orders))
     if not (isinstance(leaf, dp_event.RepeatAndSelectDpEvent) and accountant.supports(leaf)):
         raise UnsupportedEventError(
             f"no accountant analyses {type(leaf).__name__}. Use an event listed at the head of "

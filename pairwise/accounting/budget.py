@@ -18,13 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pairwise.accounting.accountant import epsilon_of, filtered_epsilon
-from pairwise.accounting.events import (
-    Adjacency,
-    compose,
-    dp_event,
-    event_of_text,
-    text_of_event,
-)
+from pairwise.accounting.events import Adjacency, compose, dp_event, event_of_text, text_of_event
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import PrivacyStatement
@@ -103,7 +97,7 @@ class PrivacyBudget:
             folder = tempfile.mkdtemp(prefix="pairwise-budget-")
             path = Path(folder) / "budget.sqlite"
             # Runs once: at the end of the with block, or when the process that created the folder ends.
-            self._remove = weakref.finalize(_KEEPER, _remove_folder, folder, os.getpid())
+            self._remove = weakref.finalize(_remove_folder, _remove_folder, folder, os.getpid())
         self._path = str(Path(path).absolute())
         self.identity = self._open_store()
 
@@ -360,13 +354,6 @@ def charge_to(
             f"budget must be a PrivacyBudget or None; found {type(budget).__name__}. Pass PrivacyBudget(epsilon)."
         )
     budget.charge(event, label=label, adjacency=adjacency, unit=unit)
-
-
-class _Keeper:
-    """Owner of the finalizers of temporary stores, which lives as long as the process."""
-
-
-_KEEPER = _Keeper()
 
 
 def _remove_folder(folder: str, pid: int) -> None:

@@ -78,6 +78,7 @@ def compose(events: Iterable[dp_event.DpEvent]) -> dp_event.DpEvent:
 
 def leaves_of(event: dp_event.DpEvent) -> list[tuple[dp_event.DpEvent, int]]:
     """Return the different releases inside a composition, each with how often it runs."""
+    _check(event)
     totals: Counter[str] = Counter()
     events: dict[str, dp_event.DpEvent] = {}
     for leaf, count in _walk(event):

@@ -17,12 +17,15 @@ def default_delta(n: int) -> float:
     return min(1e-5, float(n) ** -1.5)
 
 
+def resolved_delta(epsilon: float, delta: float | None, n: int) -> float:
+    """Return δ, by default that for n records, after checking (ε, δ)."""
+    delta = default_delta(n) if delta is None else delta
+    check_privacy_parameters(epsilon, delta, n)
+    return float(delta)
+
+
 def check_privacy_parameters(
-    epsilon: float,
-    delta: float,
-    n: int | None = None,
-    *,
-    allow_pure: bool = False,
+    epsilon: float, delta: float, n: int | None = None, *, allow_pure: bool = False
 ) -> None:
     """Refuse settings that promise nothing or cannot be met.
 

@@ -96,11 +96,7 @@ class DescentPlan:
 
 
 def plan_descent(
-    bounds: PairBounds,
-    mu: float,
-    radius: float,
-    *,
-    steps: int | None = None,
+    bounds: PairBounds, mu: float, radius: float, *, steps: int | None = None
 ) -> DescentPlan:
     """Fix steps, rate and noise from public numbers.
 

@@ -248,9 +248,7 @@ class _OnlineGiga(PairStream):
         self, make_sums: Callable[..., AUCPairs], plan: OnlinePlan, d: int, randomness: Randomness
     ) -> None:
         super().__init__(make_sums, plan.steps.n, d)
-        self._plan = plan
-        self._randomness = randomness
-        self._w = np.zeros(d)
+        self._plan, self._randomness, self._w = plan, randomness, np.zeros(d)
 
     def _advance(self, sums: AUCPairs, t: int) -> None:
         plan = self._plan

@@ -47,18 +47,10 @@ def moment_sensitivity(weights: tuple[float, float, float] = WEIGHTS) -> float:
     return math.sqrt(max(2.0, within))
 
 
-@dataclass(frozen=True)
-class MomentPlan:
-    """The release, from public numbers: weights (w₁, w₂, w₃) of norm 1, and the noise of the weighted vector."""
-
-    weights: tuple[float, float, float]
-    noise: GaussianPlan
-
-
-def plan_moments(mu: float, dimension: int, n_classes: int) -> MomentPlan:
+def plan_moments(mu: float, dimension: int, n_classes: int) -> GaussianPlan:
     """Return the release of moments of ``dimension`` features and ``n_classes`` classes at a cost of ``mu``."""
     size = n_classes * (dimension + 1) + dimension * (dimension + 1) // 2
-    return MomentPlan(_unit(WEIGHTS), plan_gaussian(moment_sensitivity(), mu, size))
+    return plan_gaussian(moment_sensitivity(), mu, size)
 
 
 @dataclass(frozen=True)
@@ -131,17 +123,17 @@ def symmetric(vector: Array, d: int) -> Array:
 
 
 def release_moments(
-    X: Array, codes: NDArray[np.int64], n_classes: int, plan: MomentPlan, randomness: Randomness
+    X: Array, codes: NDArray[np.int64], n_classes: int, plan: GaussianPlan, randomness: Randomness
 ) -> Moments:
     """Release the moments of records, clipped to norm 1: one vector with the noise of the plan, then weights undone."""
     z = clip_records(X, 1.0)
     members = codes[None, :] == np.arange(n_classes)[:, None]
     sums, counts = members @ z, members.sum(axis=1)
-    w1, w2, w3 = plan.weights
+    w1, w2, w3 = _unit(WEIGHTS)
     vector = np.concatenate((w1 * sums.ravel(), w2 * counts, w3 * svec(z.T @ z)))
-    noisy = plan.noise.release(vector, randomness)
+    noisy = plan.release(vector, randomness)
     first, middle = sums.size, sums.size + len(counts)
-    sigma = plan.noise.sigma
+    sigma = plan.sigma
     return Moments(
         noisy[:first].reshape(sums.shape) / w1,
         noisy[first:middle] / w2,

@@ -7,17 +7,10 @@ algorithm, such as ``"gradient"``, means its options at their defaults.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from pairwise.errors import (
-    InvalidParameterError,
-    check_scale,
-    check_share,
-    check_whole,
-)
-
-Self = TypeVar("Self", bound="Options")
+from pairwise.errors import InvalidParameterError, check_scale, check_share, check_whole
 
 _POSITIVE = ("alpha", "radius")
 _WHOLE = ("horizon", "kappa", "steps")
@@ -25,30 +18,13 @@ _WHOLE = ("horizon", "kappa", "steps")
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of one algorithm: immutable, and read by scikit-learn's searches as ``algorithm__<field>``."""
+    """Settings of one algorithm, immutable."""
 
     name: ClassVar[str]
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the fields, as scikit-learn asks of what has parameters."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def changed(self: Self, changes: Mapping[str, Any]) -> Self:
-        """Return the options with some of them changed."""
-        known = self.get_params()
-        for name in changes:
-            if name not in known:
-                raise ValueError(
-                    f"Invalid parameter {name!r} for algorithm {self.name!r}. Valid parameters are: {sorted(known)!r}."
-                )
-        return replace(self, **changes)
-
-    def __sklearn_clone__(self: Self) -> Self:
-        return self
-
     def check(self) -> None:
         """Refuse numbers out of their range; called by the fit, as scikit-learn has it."""
-        for name, value in self.get_params().items():
+        for name, value in vars(self).items():
             if value is None:
                 continue
             if name in _POSITIVE:
@@ -214,21 +190,8 @@ class Edges(Options):
 
 
 # The algorithms of a ranking by their names. The rule of "auto" is algorithms.auto.
-ALGORITHMS: Mapping[str, Options] = {
-    "auto": Pointwise(),
-    **{
-        options.name: options
-        for options in (
-            Pointwise(),
-            Gradient(),
-            Statistics(),
-            OnPair(),
-            OffPair(),
-            SGDOutput(),
-            Ftrl(),
-        )
-    },
-}
+_ALL = Pointwise(), Gradient(), Statistics(), OnPair(), OffPair(), SGDOutput(), Ftrl()
+ALGORITHMS: Mapping[str, Options] = {"auto": Pointwise(), **{each.name: each for each in _ALL}}
 
 
 def options_of(algorithm: str | Options) -> Options:

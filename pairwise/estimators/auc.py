@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-_PREFIX = "algorithm__"
-
 _LONG_RECORDS = (
     "by a private count, more than half of the records are longer than twice data_norm, and clipping leaves little of them. "
     "Scale by bounds that are public: PublicScaler(low, high, output_range=(-1, 1)) in front, and data_norm=its norm_bound_."
@@ -143,23 +141,8 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
         tags.classifier_tags.multi_class = False
         return tags
-
-    def set_params(self, **params: Any) -> Any:
-        """Set parameters; ``algorithm__<option>`` sets an option of the algorithm, also of one given by name.
-
-        Parameters
-        ----------
-        **params : dict
-        """
-        nested = {k: params.pop(k) for k in list(params) if k.startswith(_PREFIX)}
-        super().set_params(**params)
-        if nested:
-            changes = {name.removeprefix(_PREFIX): value for name, value in nested.items()}
-            self.algorithm = options_of(self.algorithm).changed(changes)
-        return self
 
     @keeps_state_on_error
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateAUCClassifier:

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
-from pairwise.accounting.parameters import check_privacy_parameters, default_delta
+from pairwise.accounting.parameters import resolved_delta
 from pairwise.errors import InvalidParameterError, check_scale, without_context
 from pairwise.estimators.parts import warn_of_parts
 from pairwise.noise.randomness import Randomness
@@ -35,6 +35,7 @@ from pairwise.statement import PrivacyStatement, UnsoundWarning
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+    from sklearn.utils import Tags
 
 MINIMUM_RECORDS = 4
 
@@ -171,39 +172,40 @@ def declared_classes(classes: Any) -> NDArray[Any]:
     return labels
 
 
-def without_values(error: Exception, X: Any) -> Exception:
+_MISSING = "Drop such records, or fill them by a public rule: PublicScaler(missing=...)."
+# What to say where a complaint of scikit-learn has some words in it; the first that fits.
+_REFUSALS = {
+    "NAType": f"X holds missing values (pandas' NA). {_MISSING}",
+    "could not convert": "features must be numbers; found text in X. Encode or drop such columns first.",
+    "invalid literal": "features must be numbers; found text in X. Encode or drop such columns first.",
+    "Complex data": "Complex data not supported: features must be real numbers. Give the two parts a column each.",
+    "array=": "Expected 2D array, one row per record; found another shape. Reshape your data: array.reshape(1, -1) for one "
+    "record, array.reshape(-1, 1) for one feature.",
+    "Input y contains": "y contains infinity. Give these records another label.",
+    "contains NaN": f"X contains NaN or infinity. {_MISSING}",
+    "contains infinity": f"X contains NaN or infinity. {_MISSING}",
+}
+
+
+def _without_values(error: Exception) -> Exception:
     """Return scikit-learn's complaint about a table without anything that stands in it."""
-    message = str(error)
-    if "NAType" in message:
-        return InvalidParameterError(
-            "X holds missing values (pandas' NA). Drop such records, or fill them by a public rule: "
-            "PublicScaler(missing=...)."
-        )
     if isinstance(error, OverflowError):
         return InvalidParameterError(
             "X holds a number beyond all floats. Give such features in another unit."
         )
-    if "could not convert" in message or "invalid literal" in message:
-        return InvalidParameterError(
-            "features must be numbers; found text in X. Encode or drop such columns first."
-        )
-    if "Complex data" in message:
-        return InvalidParameterError(
-            "Complex data not supported: features must be real numbers. Give the two parts a column each."
-        )
-    if "array=" in message:
-        return InvalidParameterError(
-            f"Expected 2D array, one row per record; found {np.ndim(X)} dimensions. Reshape your data: "
-            "array.reshape(1, -1) for one record, array.reshape(-1, 1) for one feature."
-        )
-    if "contains NaN" in message or "contains infinity" in message:
-        if "Input y" in message:
-            return InvalidParameterError("y contains infinity. Give these records another label.")
-        return InvalidParameterError(
-            "X contains NaN or infinity. Drop such records, or fill them by a public rule: PublicScaler(missing=...)."
-        )
+    message = str(error)
+    refusal = next((said for words, said in _REFUSALS.items() if words in message), None)
+    if refusal is not None:
+        return InvalidParameterError(refusal)
     # Of the same kind, but without the errors that it grew out of.
     return type(error)(message) if type(error) in (ValueError, TypeError) else ValueError(message)
+
+
+def validated(estimator: Any, X: Any, *labels: Any, **settings: Any) -> Any:
+    """Return what scikit-learn's ``validate_data`` does; its complaints show nothing of the table."""
+    return without_context(
+        lambda: validate_data(estimator, X, *labels, **settings), _without_values
+    )
 
 
 def _refuse_sparse(X: Any) -> None:
@@ -235,6 +237,11 @@ class PrivateEstimator(BaseEstimator):
     classes: Any = None
     _classes_read: bool = False
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
     def __getstate__(self) -> dict[str, Any]:
         return without_seed(dict(super().__getstate__()))
 
@@ -252,12 +259,7 @@ class PrivateEstimator(BaseEstimator):
         """Return validated X, shape (n, d) float64, and y, shape (n,)."""
         _refuse_sparse(X)
         labels_of(y)
-        table, labels = without_context(
-            lambda: validate_data(
-                self, X, y, dtype=np.float64, ensure_min_samples=1, reset=reset, y_numeric=False
-            ),
-            lambda error: without_values(error, X),
-        )
+        table, labels = validated(self, X, y, dtype=np.float64, reset=reset)
         check_classification_targets(labels)
         if not few and len(table) < MINIMUM_RECORDS:
             raise InvalidParameterError(
@@ -270,10 +272,7 @@ class PrivateEstimator(BaseEstimator):
         """Return validated X of a prediction, clipped as in training."""
         check_is_fitted(self)
         _refuse_sparse(X)
-        table = without_context(
-            lambda: validate_data(self, X, dtype=np.float64, reset=False),
-            lambda error: without_values(error, X),
-        )
+        table = validated(self, X, dtype=np.float64, reset=False)
         return clip_records(table, float(self.data_norm))
 
     def _check_classes(self, y: NDArray[Any]) -> NDArray[Any]:
@@ -291,10 +290,9 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_settings(self, n: int) -> float:
         """Return δ after checking ε, δ and the record norm."""
-        delta = default_delta(n) if self.delta is None else self.delta
-        check_privacy_parameters(self.epsilon, delta, n)
+        delta = resolved_delta(self.epsilon, self.delta, n)
         check_scale(data_norm=self.data_norm)
-        return float(delta)
+        return delta
 
     # -- charge, run, state
 

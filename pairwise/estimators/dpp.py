@@ -99,7 +99,6 @@ class DPPMetricLearner(MahalanobisMetric):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
         tags.input_tags.three_d_array = True
         tags.input_tags.two_d_array = False
         return tags

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from pairwise.accounting.gaussian import release_mu
-from pairwise.accounting.parameters import default_delta
+from pairwise.accounting.parameters import resolved_delta
 from pairwise.errors import InvalidParameterError, check_whole, without_context
-from pairwise.estimators.base import is_missing, without_values
+from pairwise.estimators.base import is_missing, validated
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -34,18 +34,14 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
     """Base of the transformers: tables checked without showing their values, declarations by the names of columns."""
 
     n_features_in_: int
+    missing: Any = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         # The number of features and their names are all that fit reads.
         tags.requires_fit = True
+        tags.input_tags.allow_nan = self.missing is not None
         return tags
-
-    def _checked(self, X: Any, *, reset: bool, **settings: Any) -> NDArray[Any]:
-        return without_context(
-            lambda: np.asarray(validate_data(self, X, reset=reset, **settings)),
-            lambda error: without_values(error, X),
-        )
 
     def _by_column(self, name: str, declared: Any, *, partly: bool = False) -> Any:
         """Return what a mapping declares for each column, in their order; what is no mapping as it is.
@@ -126,11 +122,6 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         self.output_range = output_range
         self.missing = missing
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing is not None
-        return tags
-
     def fit(self, X: ArrayLike, y: Any = None) -> PublicScaler:
         """Check the bounds against the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
         table = self._table(X, reset=True)
@@ -158,7 +149,9 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
     def _table(self, X: Any, *, reset: bool) -> Array:
         finite = True if self.missing is None else "allow-nan"
-        return self._checked(X, reset=reset, dtype=np.float64, ensure_all_finite=finite)
+        return np.asarray(
+            validated(self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite)
+        )
 
     def _numbers(self, name: str) -> Array:
         d = self.n_features_in_
@@ -277,11 +270,6 @@ class PublicFeatures(PublicTransformer):
         self.beside = beside
         self.missing = missing
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing is not None
-        return tags
-
     def fit(self, X: ArrayLike, y: Any = None) -> PublicFeatures:
         """Read how many records and columns ``X`` has, whose values are not used; ``y`` is ignored."""
         scaler = PublicScaler(self.low, self.high, (-1.0, 1.0), self.missing)
@@ -304,7 +292,7 @@ class PublicFeatures(PublicTransformer):
                 "the number of waves follows from epsilon, which was not given. Pass the learner's epsilon, or waves."
             )
         check_whole("beside", self.beside, least=0)
-        mu = release_mu(self.epsilon, default_delta(n) if self.delta is None else self.delta)
+        mu = release_mu(self.epsilon, resolved_delta(self.epsilon, self.delta, n))
         if math.isinf(mu):
             return _MOST_WAVES
         most = int(((mu * n / 4.0) ** (2.0 / 3.0) - self.beside - d) / (2 * d))
@@ -339,9 +327,9 @@ class PublicOneHot(PublicTransformer):
     categories : list, list of lists, or dict of column name to list
         Every value that a column may hold: one list for all columns, one for each, or one by name. ``None`` or NaN among
         them makes a missing value a category of its own, whether the table has it as None, as NaN or as pandas' NA.
-    other : {"refuse", "zeros", "column"}, default="refuse"
+    other : {"refuse", "zeros"}, default="refuse"
         The public rule for a value that is not declared, a missing one among them: an error that names the column and the
-        row, no column of its block set, or a column ``<name>_other`` at the end of the block.
+        row, or no column of its block set.
 
     Attributes
     ----------
@@ -349,16 +337,16 @@ class PublicOneHot(PublicTransformer):
     feature_names_in_ : (d,) array of str
         Where the table had names.
     norm_bound_ : float
-        The largest Euclidean norm of an output record, √d: each column of the table sets one of the output.
+        The largest Euclidean norm of an output record, √d: each column of the table sets at most one of the output.
 
     Examples
     --------
     >>> from pairwise import PublicOneHot
-    >>> encoder = PublicOneHot([["no", "yes"], ["red", "green"]], other="column").fit([["no", "red"]])
+    >>> encoder = PublicOneHot([["no", "yes"], ["red", "green"]], other="zeros").fit([["no", "red"]])
     >>> encoder.get_feature_names_out(["smokes", "colour"]).tolist()
-    ['smokes_no', 'smokes_yes', 'smokes_other', 'colour_red', 'colour_green', 'colour_other']
+    ['smokes_no', 'smokes_yes', 'colour_red', 'colour_green']
     >>> encoder.transform([["yes", "blue"]]).tolist()
-    [[0.0, 1.0, 0.0, 0.0, 0.0, 1.0]]
+    [[0.0, 1.0, 0.0, 0.0]]
     """
 
     def __init__(self, categories: Any, *, other: str = "refuse") -> None:
@@ -375,10 +363,8 @@ class PublicOneHot(PublicTransformer):
     def fit(self, X: Any, y: Any = None) -> PublicOneHot:
         """Check the categories against the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
         self._table(X, reset=True)
-        if self.other not in ("refuse", "zeros", "column"):
-            raise InvalidParameterError(
-                f"other must be 'refuse', 'zeros' or 'column'; found {self.other!r}."
-            )
+        if self.other not in ("refuse", "zeros"):
+            raise InvalidParameterError(f"other must be 'refuse' or 'zeros'; found {self.other!r}.")
         declared = self._declared()
         self._encoder = OneHotEncoder(
             categories=declared, handle_unknown="ignore", sparse_output=False, dtype=np.float64
@@ -389,45 +375,37 @@ class PublicOneHot(PublicTransformer):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the encoded records, shape (n, number of declared categories and of other columns)."""
+        """Return the encoded records, shape (n, number of declared categories)."""
         check_is_fitted(self)
         table = self._table(X, reset=False)
         encoded = np.asarray(self._encoder.transform(self._with_declared_missing(table)))
-        blocks = np.split(encoded, self._ends()[:-1], axis=1)
         if self.other == "zeros":
             return encoded
-        others = [1.0 - block.sum(axis=1) for block in blocks]
-        if self.other == "column":
-            return np.column_stack(
-                [part for pair in zip(blocks, others, strict=True) for part in pair]
-            )
-        for number, other in enumerate(others):
-            rows = np.flatnonzero(other)
+        ends = np.cumsum([len(each) for each in self._encoder.categories_])
+        names = _check_feature_names_in(self)
+        for name, block in zip(names, np.split(encoded, ends[:-1], axis=1), strict=True):
+            rows = np.flatnonzero(block.sum(axis=1) == 0)
             if len(rows):
                 raise InvalidParameterError(
-                    f"the column {self._names()[number]!r} holds values that are not among its categories, first in row "
+                    f"the column {name!r} holds values that are not among its categories, first in row "
                     f"{rows[0]} ({len(rows)} such rows). Declare every value that may occur, None for a missing one, or "
-                    "choose other='zeros' or other='column'."
+                    "choose other='zeros'."
                 )
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the output's columns: the column of the table, an underscore and the category."""
         check_is_fitted(self)
-        columns = self._names(input_features)
-        names = self._encoder.get_feature_names_out(columns)
-        if self.other != "column":
-            return np.asarray(names, dtype=object)
-        blocks = np.split(names, self._ends()[:-1])
-        ends = [[f"{column}_other"] for column in columns]
-        return np.concatenate([part for pair in zip(blocks, ends, strict=True) for part in pair])
+        names = _check_feature_names_in(self, input_features)
+        return np.asarray(self._encoder.get_feature_names_out(names), dtype=object)
 
     def _table(self, X: Any, *, reset: bool) -> NDArray[np.object_]:
         if getattr(getattr(X, "dtype", None), "kind", "") == "c":
             raise InvalidParameterError(
                 "Complex data not supported: categories are words or real numbers."
             )
-        return self._checked(X, reset=reset, dtype=object, ensure_all_finite="allow-nan")
+        settings = {"dtype": object, "ensure_all_finite": "allow-nan"}
+        return np.asarray(validated(self, X, reset=reset, **settings))
 
     def _with_declared_missing(self, table: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return the table with missing values as they were declared: libraries of frames have each their own."""
@@ -437,13 +415,6 @@ class PublicOneHot(PublicTransformer):
                 cells = table[:, column]
                 cells[np.frompyfunc(is_missing, 1, 1)(cells).astype(bool)] = value
         return table
-
-    def _names(self, given: Any = None) -> NDArray[np.object_]:
-        return np.asarray(_check_feature_names_in(self, given), dtype=object)
-
-    def _ends(self) -> NDArray[np.int64]:
-        """Return where the block of each column ends."""
-        return np.cumsum([len(each) for each in self._encoder.categories_])
 
     def _declared(self) -> list[NDArray[np.object_]]:
         d = self.n_features_in_
@@ -465,15 +436,11 @@ class PublicOneHot(PublicTransformer):
         for number, each in enumerate(lists):
             values = np.empty(len(each), dtype=object)
             values[:] = list(each)
-            kinds = {_identity(value) for value in values}
+            # Whatever is missing is one category, though NaN does not equal itself.
+            kinds = {"missing" if is_missing(value) else (value,) for value in values}
             if not len(values) or len(kinds) < len(values):
                 raise InvalidParameterError(
                     f"the categories of column {number} must be at least one value, and each of them once."
                 )
             declared.append(values)
         return declared
-
-
-def _identity(value: Any) -> Any:
-    """Return what makes two declared categories the same: whatever is missing is one, though NaN does not equal itself."""
-    return "missing" if is_missing(value) else (value,)

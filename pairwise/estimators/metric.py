@@ -31,8 +31,6 @@ from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
 
 if TYPE_CHECKING:
-    from sklearn.utils import Tags
-
     from pairwise.accounting.budget import PrivacyBudget
 
 Array = NDArray[np.float64]
@@ -226,11 +224,6 @@ class PrivateMetricLearner(MahalanobisMetric):
         self.budget = budget
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
     @keeps_state_on_error
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateMetricLearner:
         """Learn the metric from individuals.
@@ -264,8 +257,8 @@ class PrivateMetricLearner(MahalanobisMetric):
             return discriminant_metric(moments, self.n_components)
 
         plan = FitPlan(
-            event=release.noise.event(),
-            sensitivity=release.noise.sensitivity,
+            event=release.event(),
+            sensitivity=release.sensitivity,
             run=run,
             mechanism="Gaussian release of class sums, counts and second moment; metric from it",
             proof="head of pairwise.algorithms.moments",

@@ -233,8 +233,8 @@ class RankingTask:
 
         described = "" if coordinates is None else coordinates.description
         return FitPlan(
-            event=compose([*_events(coordinates), release.noise.event()]),
-            sensitivity=release.noise.sensitivity,
+            event=compose([*_events(coordinates), release.event()]),
+            sensitivity=release.sensitivity,
             run=run,
             mechanism=f"Gaussian release of class sums, counts and second moment{described}; square-loss AUC from it",
             proof=_head_of("moments", coordinates),

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import release_mu
-from pairwise.accounting.parameters import check_privacy_parameters, default_delta
-from pairwise.errors import InvalidParameterError, check_number, without_context
+from pairwise.accounting.parameters import resolved_delta
+from pairwise.errors import InvalidParameterError, without_context
 from pairwise.estimators.base import declared_classes, labels_of
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian
@@ -22,18 +22,12 @@ def _check_evaluation(
     y: ArrayLike, other: ArrayLike, epsilon: float, delta: float | None
 ) -> tuple[NDArray[Any], NDArray[Any], float]:
     """Return labels, scores or answers, and δ: all that can be refused is, before anything is charged."""
-    check_number("epsilon", epsilon)
-    if delta is not None:
-        check_number("delta", delta)
     labels, values = labels_of(y), np.asarray(other)
     if labels.ndim != 1 or labels.shape != values.shape or len(labels) < 4:
         raise InvalidParameterError(
             f"expected two arrays of one length n >= 4; found shapes {labels.shape} and {values.shape}."
         )
-    n = len(labels)
-    delta = default_delta(n) if delta is None else float(delta)
-    check_privacy_parameters(float(epsilon), delta, n)
-    return labels, values, delta
+    return labels, values, resolved_delta(epsilon, delta, len(labels))
 
 
 def _charge(budget: Any, noise: GaussianPlan, label: str) -> None:

@@ -17,8 +17,8 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from pairwise.accounting.parameters import check_privacy_parameters, default_delta
-from pairwise.errors import InvalidParameterError, check_number
+from pairwise.accounting.parameters import resolved_delta
+from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import (
     CLASSES_READ,
     MINIMUM_RECORDS,
@@ -35,7 +35,6 @@ from pairwise.estimators.trials import (
     READ_BY,
     PrivateScorer,
     TrialAccount,
-    TrialCount,
     private_selection,
     trial_price,
 )
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 
 # Delta at which a trial's share is handed to fit and score as an epsilon; exact noise costs the same at any.
 _TRIAL_DELTA = 1e-6
+_VALIDATION = 0.3  # share of the rows that are scored and not fitted
 _PAID = ("epsilon", "delta", "budget")
 
 
@@ -62,8 +62,8 @@ def _has(name: str) -> Any:
 class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     """The best of many settings, fitted and scored privately, for one (ε, δ) whatever their number.
 
-    In place of all settings a random number of them is tried, each drawn at random, fitted on one part of the rows and
-    scored on the other; the trial with the highest private score is what is released (``pairwise.estimators.trials``).
+    In place of all settings a random number of them is tried, each drawn at random, fitted on 70 % of the rows and
+    scored on the others; the trial with the highest private score is what is released (``pairwise.estimators.trials``).
     The parts are disjoint, so each may spend the whole price of a trial.
 
     Parameters
@@ -77,8 +77,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     delta : float, optional
         Default min(1e-5, n^-1.5); 1/n and above are refused.
     scoring : {"auc", "accuracy"}, default="auc"
-    validation : float, default=0.3
-        Share of the rows that are scored and not fitted.
     budget : PrivacyBudget, optional
         Charged for the whole search before the first trial.
     random_state : int, RandomState or None, default=None
@@ -116,7 +114,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         epsilon: float,
         delta: float | None = None,
         scoring: str = "auc",
-        validation: float = 0.3,
         budget: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -125,7 +122,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.scoring = scoring
-        self.validation = validation
         self.budget = budget
         self.random_state = random_state
 
@@ -150,15 +146,14 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         rows = labels_of(y)
         if np.ndim(rows) != 1 or len(rows) != _num_samples(X):
             raise InvalidParameterError("X and y must have one row and one label for each record.")
-        total = default_delta(len(rows)) if self.delta is None else self.delta
-        check_privacy_parameters(self.epsilon, total, len(rows))
-        training, tested = _split(len(rows), float(self.validation))
+        total = resolved_delta(self.epsilon, self.delta, len(rows))
+        training, tested = _split(len(rows))
         settings = list(ParameterGrid(self.param_grid))
         models = [clone(self.estimator).set_params(**setting) for setting in settings]
         for each in models:
             self._check_trial(each, prefix, rows)
         unpaid = _unpaid_steps(models)
-        limit, _ = trial_price(TrialCount(), self.epsilon, total)
+        limit, _ = trial_price(self.epsilon, total)
         delta = min(_TRIAL_DELTA, 0.1 / len(rows))
 
         def fitted(model: Any, account: TrialAccount, budget: Any, part: Any) -> Any:
@@ -244,9 +239,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 f"scoring {self.scoring!r} reads {method}, which {type(self.estimator).__name__} has not. Search over a "
                 "classifier, or score trials yourself with private_selection."
             )
-        check_number("validation", self.validation)
-        if not 0 < self.validation < 1:
-            raise InvalidParameterError(f"validation must be in (0, 1); found {self.validation!r}.")
         if self.delta == 0:
             raise InvalidParameterError(
                 f"scores are released with Gaussian noise; delta must be above 0, found {self.delta!r}."
@@ -271,7 +263,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 "memory=None."
             )
         learner = _learner(model, prefix)
-        fewest = min(len(part) for part in _split(len(labels), float(self.validation)))
+        fewest = min(len(part) for part in _split(len(labels)))
         if fewest < MINIMUM_RECORDS:
             raise InvalidParameterError(
                 f"trials need at least {MINIMUM_RECORDS} records to fit and as many to score; found {fewest} in one of the "
@@ -390,8 +382,8 @@ def _learner(estimator: Any, prefix: str) -> Any:
     return estimator.named_steps[prefix.removesuffix("__")] if prefix else estimator
 
 
-def _split(n: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _split(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows for training and for validation: a shuffle that depends on n alone, so the parts are public."""
     order = np.random.default_rng(n).permutation(n)
-    tested = max(1, round(share * n))
+    tested = max(1, round(_VALIDATION * n))
     return np.sort(order[tested:]), np.sort(order[:tested])

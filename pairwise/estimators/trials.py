@@ -35,12 +35,7 @@ from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, dp_event
 from pairwise.accounting.gaussian import zcdp_epsilon
 from pairwise.accounting.parameters import check_privacy_parameters
-from pairwise.errors import (
-    BudgetClosedError,
-    BudgetExceededError,
-    InvalidParameterError,
-    check_number,
-)
+from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
 from pairwise.noise.randomness import Randomness
 from pairwise.statement import PrivacyStatement
@@ -57,66 +52,39 @@ _RELATION, _UNIT = Adjacency.REPLACE_ONE, "one record"
 _CHARGING = threading.Lock()
 # Uniform bits of one draw, and decimal digits of its distribution function, which the bits resolve with room to spare.
 _WORDS, _DIGITS = 3, 80
+# E[K], and the γ of the logarithmic law (η = 0), rounded up: the mean of what is drawn is at most E[K].
+MEAN_TRIALS, _GAMMA = 10.0, 0.026918259600707165
 
 
-@dataclass(frozen=True)
-class TrialCount:
-    """The logarithmic law of the number of trials K: truncated negative binomial of shape 0.
+def chances() -> Iterator[decimal.Decimal]:
+    """Yield P[K = 1], P[K = 2], ... of the logarithmic law without end, in the decimal context of the caller."""
+    gamma = decimal.Decimal(_GAMMA)
+    chance = (1 - gamma) / -gamma.ln()
+    for k in itertools.count(1):
+        yield chance
+        chance = chance * (1 - gamma) * k / (k + 1)
 
-    Parameters
-    ----------
-    mean : float, default=10.0
-        E[K], in 1.001..1e6.
-    """
 
-    mean: float = 10.0
+def number_of_trials(randomness: Randomness) -> int:
+    """Return K, by a uniform of 192 bits against the distribution function in 80 digits."""
+    with decimal.localcontext() as context:
+        context.prec = _DIGITS
+        uniform = decimal.Decimal(0)
+        for word in randomness.words(_WORDS):
+            uniform = uniform * 2**64 + int(word)
+        uniform = (uniform + decimal.Decimal("0.5")) / 2 ** (64 * _WORDS)
+        total = decimal.Decimal(0)
+        for k, chance in enumerate(chances(), 1):
+            total += chance
+            # Beyond 2^-192 of the law there is nothing left that the uniform could tell apart.
+            if uniform < total or (k >= MEAN_TRIALS and chance < decimal.Decimal(2) ** -256):
+                return k
+    raise AssertionError("unreachable: the law sums to 1")
 
-    def __post_init__(self) -> None:
-        check_number("mean", self.mean)
-        # Between the bounds γ is found to twelve digits.
-        if not 1.001 <= self.mean <= 1e6:
-            raise InvalidParameterError(f"mean must be in 1.001..1e6; found {self.mean!r}.")
 
-    @property
-    def gamma(self) -> float:
-        """γ of the law, rounded up: the mean of what is drawn is at most ``mean``."""
-        from scipy.optimize import brentq
-
-        def excess(log_gamma: float) -> float:
-            return (math.exp(-log_gamma) - 1) / -log_gamma - self.mean
-
-        root = brentq(excess, -math.log(self.mean) - 50.0, -1e-12, xtol=1e-14, rtol=1e-14)
-        return min(1.0, math.exp(root) * (1 + 1e-12))
-
-    def probabilities(self) -> Iterator[decimal.Decimal]:
-        """Yield P[K = 1], P[K = 2], ... without end, in the decimal context of the caller."""
-        gamma = decimal.Decimal(self.gamma)
-        chance = (1 - gamma) / -gamma.ln()
-        for k in itertools.count(1):
-            yield chance
-            chance = chance * (1 - gamma) * k / (k + 1)
-
-    def draw(self, randomness: Randomness) -> int:
-        """Return K, by a uniform of 192 bits against the distribution function in 80 digits."""
-        with decimal.localcontext() as context:
-            context.prec = _DIGITS
-            uniform = decimal.Decimal(0)
-            for word in randomness.words(_WORDS):
-                uniform = uniform * 2**64 + int(word)
-            uniform = (uniform + decimal.Decimal("0.5")) / 2 ** (64 * _WORDS)
-            total = decimal.Decimal(0)
-            for k, chance in enumerate(self.probabilities(), 1):
-                total += chance
-                # Beyond 2^-192 of the law there is nothing left that the uniform could tell apart.
-                if uniform < total or (k >= self.mean and chance < decimal.Decimal(2) ** -256):
-                    return k
-        raise AssertionError("unreachable: the law sums to 1")
-
-    def event(self, rho: float) -> DpEvent:
-        """Return the event of a selection among trials that are ρ-zCDP each, as dp-accounting reads it."""
-        return dp_event.RepeatAndSelectDpEvent(
-            dp_event.ZCDpEvent(float(rho)), float(self.mean), 0.0
-        )
+def search_event(rho: float) -> DpEvent:
+    """Return the event of a selection among trials that are ρ-zCDP each, as dp-accounting reads it."""
+    return dp_event.RepeatAndSelectDpEvent(dp_event.ZCDpEvent(float(rho)), MEAN_TRIALS, 0.0)
 
 
 class TrialAccount:
@@ -252,7 +220,7 @@ class Selection:
     event: DpEvent = field(repr=False)
 
 
-def trial_price(count: TrialCount, epsilon: float, delta: float) -> tuple[float, DpEvent]:
+def trial_price(epsilon: float, delta: float) -> tuple[float, DpEvent]:
     """Return the ρ that one trial may cost, and the event of the whole search."""
     check_privacy_parameters(epsilon, delta)
     if math.isinf(epsilon):
@@ -262,13 +230,13 @@ def trial_price(count: TrialCount, epsilon: float, delta: float) -> tuple[float,
     # In the logarithm, so that one tolerance serves small and large noise.
     log_noise = calibrate_dp_mechanism(
         lambda: RdpAccountant(list(ORDERS)),
-        lambda log_noise: count.event(0.5 * math.exp(-2.0 * log_noise)),
+        lambda log_noise: search_event(0.5 * math.exp(-2.0 * log_noise)),
         epsilon,
         delta,
         LowerEndpointAndGuess(-14.0, 2.0),
     )
     limit = 0.5 * math.exp(-2.0 * log_noise)
-    return limit, count.event(limit)
+    return limit, search_event(limit)
 
 
 def private_selection(
@@ -277,11 +245,10 @@ def private_selection(
     *,
     epsilon: float,
     delta: float = 1e-5,
-    count: TrialCount | None = None,
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> Selection:
-    """Release the best of a random number of trials, each of a setting drawn at random, for (ε, δ) in all.
+    """Release the best of a random number of trials, 10 on average, each of a setting drawn at random, for (ε, δ) in all.
 
     Parameters
     ----------
@@ -292,8 +259,6 @@ def private_selection(
         Settings, public; any number of them at the same price.
     epsilon, delta : float
         What the whole search may cost.
-    count : TrialCount, optional
-        The law of the number of trials; default logarithmic with mean 10.
     budget : PrivacyBudget, optional
         Charged for the whole search before the first trial.
     random_state : int, RandomState or None, default=None
@@ -311,17 +276,16 @@ def private_selection(
     Papernot and Steinke 2022, *Hyperparameter Tuning with Rényi Differential Privacy*, theorem 2; Liu and Talwar 2019,
     *Private Selection from Private Candidates*.
     """
-    count = TrialCount() if count is None else count
     candidates = list(candidates)
     if not candidates:
         raise InvalidParameterError(
             "candidates must be a list of one setting at least; found none."
         )
-    limit, event = trial_price(count, epsilon, delta)
+    limit, event = trial_price(epsilon, delta)
     randomness = Randomness(random_state)
     charge_to(budget, event, label="private_selection", adjacency=_RELATION, unit=_UNIT)
     best: tuple[float, Any, Any] = (-math.inf, None, None)
-    for number in range(count.draw(randomness)):
+    for number in range(number_of_trials(randomness)):
         candidate = candidates[int(randomness.integers(len(candidates)))]
         account = TrialAccount(limit)
         score, result = trial(candidate, account)
@@ -331,7 +295,7 @@ def private_selection(
             best = (score, candidate, result)
     statement = PrivacyStatement(
         mechanism=(
-            f"the best of a random number of trials (logarithmic, mean {count.mean:g}), each of {limit:.6g}-zCDP"
+            f"the best of a random number of trials (logarithmic, mean {MEAN_TRIALS:g}), each of {limit:.6g}-zCDP"
         ),
         adjacency=_RELATION.value,
         epsilon=float(epsilon),

@@ -142,9 +142,8 @@ def plan_gaussian(sensitivity: float, mu: float, dimension: int) -> GaussianPlan
         raise InvalidParameterError(f"mu must be > 0; found {mu!r}.")
     if math.isinf(mu):
         return GaussianPlan(sensitivity, 0.0, dimension)
-    grid, total = _rounded(sensitivity, dimension)
-    sigma = total / mu * (1.0 + 1e-15)
-    return exact_gaussian(sensitivity, sigma, dimension, grid=grid, rho=mu * mu / 2.0)
+    _, total = _rounded(sensitivity, dimension)
+    return exact_gaussian(sensitivity, total / mu * (1.0 + 1e-15), dimension, rho=mu * mu / 2.0)
 
 
 def _rounded(sensitivity: float, dimension: int) -> tuple[float, float]:
@@ -162,20 +161,13 @@ def _rounded(sensitivity: float, dimension: int) -> tuple[float, float]:
 
 
 def exact_gaussian(
-    sensitivity: float,
-    sigma: float,
-    dimension: int,
-    *,
-    grid: float | None = None,
-    rho: float = 0.0,
+    sensitivity: float, sigma: float, dimension: int, *, rho: float = 0.0
 ) -> GaussianPlan:
     """Return the exact Gaussian release with noise ``sigma``; its rho follows, or is ``rho`` where that is larger."""
     check_positive(sigma=sigma)
-    step, total = _rounded(sensitivity, dimension)
+    grid, total = _rounded(sensitivity, dimension)
     true = total * total / (2.0 * sigma * sigma) * (1.0 + 1e-15)
-    return GaussianPlan(
-        sensitivity, sigma, dimension, step if grid is None else grid, max(true, rho)
-    )
+    return GaussianPlan(sensitivity, sigma, dimension, grid, max(true, rho))
 
 
 @dataclass(frozen=True)

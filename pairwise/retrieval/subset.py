@@ -22,6 +22,7 @@ QUERY_UNIT = "all queries of one client"
 
 _BITS = 63
 _LEAST_EPSILON = 1e-9
+_INCLUSION = 0.9
 _BLOCK_ENTRIES = 1 << 22
 
 
@@ -56,10 +57,11 @@ def nearest(queries: ArrayLike, records: ArrayLike, k: int) -> NDArray[np.int64]
     return out
 
 
-def subset_size(
-    n_cells: int, epsilon: float, inclusion: float = 0.9, most: int | None = None
-) -> int:
-    """Return the smallest ω that includes the own cell with probability at least ``inclusion``, cut to ``most``.
+def subset_size(n_cells: int, epsilon: float, most: int | None = None) -> int:
+    """Return the smallest ω that includes the own cell with probability at least 0.9, cut to ``most``.
+
+    One half would give the ω = C/(e^ε + 1) that serves best to *count* cells from many answers; a single query that is
+    re-ranked by its client only loses by leaving its own cell out, and pays for a larger ω in traffic.
 
     Parameters
     ----------
@@ -67,10 +69,6 @@ def subset_size(
         C.
     epsilon : float
         > 0.
-    inclusion : float, default=0.9
-        In (0, 1]. One half would give the ω = C/(e^ε + 1) that serves best to *count* cells from many answers; a
-        single query that is re-ranked by its client only loses by leaving its own cell out, and pays for a larger ω
-        in traffic.
     most : int, optional
         The largest subset that the traffic allows.
 
@@ -80,10 +78,7 @@ def subset_size(
         ω in 1..C. It depends on public numbers only.
     """
     _check(n_cells, 1, epsilon)
-    check_number("inclusion", inclusion)
-    if not 0 < inclusion <= 1:
-        raise InvalidParameterError(f"inclusion must be in (0, 1]; found {inclusion!r}.")
-    exact = inclusion * n_cells / ((1.0 - inclusion) * math.exp(min(epsilon, 700.0)) + inclusion)
+    exact = _INCLUSION * n_cells / ((1.0 - _INCLUSION) * math.exp(min(epsilon, 700.0)) + _INCLUSION)
     size = min(n_cells, max(1, math.ceil(exact * (1.0 - 1e-12))))
     return size if most is None else max(1, min(size, int(most)))
 
@@ -124,10 +119,8 @@ class SubsetQuery:
     epsilon : float
         Cost of one query; k queries cost kε.
     size : int, optional
-        ω. Default: ``subset_size(C, epsilon, inclusion, most)``. 1 is k-ary randomised response; C asks for
+        ω. Default: ``subset_size(C, epsilon, most)``. 1 is k-ary randomised response; C asks for
         everything and reveals nothing.
-    inclusion : float, default=0.9
-        Wanted probability of the own cell.
     most : int, optional
         Cap on ω.
     budget : PrivacyBudget, optional
@@ -168,7 +161,6 @@ class SubsetQuery:
         epsilon: float,
         size: int | None = None,
         *,
-        inclusion: float = 0.9,
         most: int | None = None,
         budget: Any = None,
         random_state: Any = None,
@@ -185,7 +177,7 @@ class SubsetQuery:
             if value is not None:
                 check_whole(name, value)
         self.epsilon = float(epsilon)
-        usual = subset_size(cells, self.epsilon, inclusion, most)
+        usual = subset_size(cells, self.epsilon, most)
         self.size = usual if size is None else int(size)
         self._threshold = inclusion_threshold(cells, self.size, self.epsilon)
         self.inclusion = self._threshold / (1 << _BITS)
@@ -247,19 +239,6 @@ class SubsetQuery:
         chosen = others[: self.size - own]
         chosen = chosen + (chosen >= cell)
         return np.sort(np.append(chosen, cell) if own else chosen)
-
-    def log_prob(self, cell: int, subset: ArrayLike) -> float:
-        """Return ln P(S) of what is drawn for a cell; minus infinity for anything but ω different cells."""
-        members = np.unique(np.asarray(subset, dtype=np.int64))
-        cells = len(self.codebook)
-        if len(members) != self.size or members[0] < 0 or members[-1] >= cells:
-            return -math.inf
-        whole = 1 << _BITS
-        if cell in members:
-            share, ways = self._threshold, math.comb(cells - 1, self.size - 1)
-        else:
-            share, ways = whole - self._threshold, math.comb(cells - 1, self.size)
-        return math.log(share) - math.log(whole) - math.log(ways) if share else -math.inf
 
     # -- the client's own part
 

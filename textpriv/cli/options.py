@@ -188,8 +188,8 @@ class ReleaseOptions(MechanismOptions):
 
     detect: list[str] | None = option(
         metavar="DETECTOR",
-        help="Find dates and numbers (patterns, presidio), names too (spacy, spacy:PIPELINE, words:FILE), your "
-        "own kinds (regex:KIND=PATTERN), or the best installed (auto). column:NAME reads spans from a "
+        help="Find dates and numbers (patterns, presidio), names too (names, spacy, spacy:PIPELINE, words:FILE), "
+        "your own kinds (regex:KIND=PATTERN), or the best installed (auto). column:NAME reads spans from a "
         "column. Repeat for several.",
     )
     policy: str | None = option(
@@ -234,10 +234,11 @@ def _best_of_all(given: tuple[str, ...], language: str) -> tuple[str, ...]:
 
     best = best_detectors(language)
     say(f"--detect auto: {' and '.join(best)}")
-    if len(best) == 1:
+    if not best[0].startswith("spacy:"):
+        found = "common American names are found" if "names" in best else "names are not found"
         warn(
-            "no spaCy pipeline that finds names is installed, so names are replaced as words. To detect them: python -m "
-            "spacy download en_core_web_sm"
+            f"no spaCy pipeline that finds names is installed: {found}, others are replaced as words. To find more: "
+            "python -m spacy download en_core_web_sm"
         )
     return tuple(dict.fromkeys([*best, *(each for each in given if each != "auto")]))
 

@@ -2,7 +2,7 @@
 
 A detector sees private text: nothing here keeps, logs or quotes it. :class:`PatternDetector` finds candidates by regular
 expressions; spaCy (mail and web addresses), ``ipaddress``, ``phonenumbers`` and the checksums of ``python-stdnum`` decide.
-Names have no pattern and need spaCy, Presidio or a list.
+Names have no pattern and need a list, spaCy or Presidio.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from textpriv.errors import SpanError, needs
+from textpriv.spans.names import NamesDetector
 from textpriv.spans.span import Span
 
 if TYPE_CHECKING:
@@ -412,19 +413,22 @@ def finders_of_names(language: str = "en") -> list[str]:
 def best_detectors(language: str = "en") -> list[str]:
     """Return the names of the best detectors that are installed: one of names, and the patterns."""
     needs("phonenumbers", "spans")
-    return [*finders_of_names(language)[:1], "patterns"]
+    listed = ["names"] if language == "en" else []
+    return [*(finders_of_names(language)[:1] or listed), "patterns"]
 
 
 def make_detector(name: str, language: str = "en") -> Detector:
     """Make the detector of a name, as the command line and other processes know it.
 
-    The names are "patterns", "presidio", "words:" with the path of a list of names, "regex:" with a kind and a regular
-    expression such as "regex:TICKET=#[0-9]+", "spacy" for the small pipeline of the language, and "spacy:" with the name or
-    path of a pipeline.
+    The names are "patterns", "names", "presidio", "words:" with the path of a list of names, "regex:" with a kind and a
+    regular expression such as "regex:TICKET=#[0-9]+", "spacy" for the small pipeline of the language, and "spacy:" with the
+    name or path of a pipeline.
     """
     kind, _, which = name.partition(":")
     if name == "patterns":
         return PatternDetector()
+    if name == "names":
+        return NamesDetector()
     if name == "presidio":
         return PresidioDetector(language=language)
     if kind == "words" and which:
@@ -438,6 +442,6 @@ def make_detector(name: str, language: str = "en") -> Detector:
     if kind == "spacy":
         return SpacyDetector(which or f"{language}_core_{'web' if language == 'en' else 'news'}_sm")
     raise SpanError(
-        f"unknown detector {name!r}; use patterns, presidio, spacy:PIPELINE, words:FILE or regex:KIND=PATTERN. "
+        f"unknown detector {name!r}; use patterns, names, presidio, spacy:PIPELINE, words:FILE or regex:KIND=PATTERN. "
         "'textpriv doctor' lists what is installed."
     )

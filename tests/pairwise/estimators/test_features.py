@@ -39,7 +39,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::textpriv.statement.UnsoundWarni
         PublicScaler(),
         PublicScaler(-3.0, 5.0, (-1.0, 1.0), missing="middle"),
         PublicOneHot([0, 1, 2], other="zeros"),
-        PublicOneHot([0, 1, 2], other="column"),
+        PublicOneHot([0, 1, 2, np.nan], other="zeros"),
     ]
 )
 def test_scikit_learn_accepts_the_transformer(estimator, check):
@@ -170,11 +170,11 @@ values = st.sampled_from(["a", "b", "c", None, NAN])
 @given(arrays(object, (5, 2), elements=values), arrays(object, (5, 2), elements=values))
 def test_a_record_is_encoded_alike_whatever_stands_beside_it_and_at_most_of_the_bound(one, other):
     beside = np.concatenate((one[:1], other[1:]))
-    encoder = PublicOneHot(["c", "a"], other="column")
+    encoder = PublicOneHot(["c", "a"], other="zeros")
     first, second = clone(encoder).fit(one), clone(encoder).fit(beside)
     encoded = first.transform(one)
     np.testing.assert_array_equal(encoded[0], second.transform(beside)[0])
-    assert (encoded.reshape(5, 2, 3).sum(axis=2) == 1).all()
+    assert (encoded.reshape(5, 2, 2).sum(axis=2) <= 1).all()
     assert np.linalg.norm(encoded, axis=1).max() <= first.norm_bound_ * (1 + 1e-12)
 
 
@@ -186,9 +186,6 @@ def test_a_value_that_is_not_declared_follows_the_public_rule():
     assert "secret" not in str(caught.value)
     zeros = PublicOneHot(declared, other="zeros").fit_transform(table)
     assert zeros.tolist() == [[1, 0, 1, 0], [0, 0, 0, 1], [0, 1, 0, 0]]
-    encoder = PublicOneHot(declared, other="column").fit(table)
-    assert encoder.transform(table)[1:, [2, 5]].tolist() == [[1, 0], [0, 1]]
-    assert encoder.get_feature_names_out()[[2, 5]].tolist() == ["x0_other", "x1_other"]
 
 
 @pytest.mark.parametrize("missing", [None, NAN])
@@ -315,8 +312,8 @@ def test_a_frame_of_pandas_own_types_is_read_as_any_other():
         {"a": pandas.array([1, None], dtype="Int64"), "b": pandas.Categorical(["x", None])}
     )
     assert PublicScaler(0, 2, missing="middle").fit_transform(table[["a"]]).tolist() == [[0.5]] * 2
-    encoder = PublicOneHot({"b": ["x", "y"]}, other="column")
-    assert encoder.fit_transform(table[["b"]]).tolist() == [[1, 0, 0], [0, 0, 1]]
+    encoder = PublicOneHot({"b": ["x", "y"]}, other="zeros")
+    assert encoder.fit_transform(table[["b"]]).tolist() == [[1, 0], [0, 0]]
 
 
 def test_names_that_are_no_columns_are_refused_by_name():

@@ -76,7 +76,7 @@ def test_parts_by_position_pass_in_silence(model):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cross_val_score(model, X, Y, scoring=scorer, cv=KFold(3))
-        BaggingClassifier(model, n_estimators=2, bootstrap=False).fit(X, Y)
+        BaggingClassifier(model, n_estimators=2, bootstrap=False, random_state=0).fit(X, Y)
 
 
 def test_reference_without_noise_is_not_warned_of():

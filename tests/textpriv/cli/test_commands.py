@@ -474,7 +474,7 @@ def test_detect_auto_takes_the_best_that_is_installed_and_says_which(
     given = ("--index", folder, "--epsilon", 3, "--detect", "auto", "--policy", "chat", "--force")
     result = run("privatize", texts, tmp_path / "out.txt", *given)
     assert result.exit_code == 0
-    assert "--detect auto: patterns\n" in result.stderr
+    assert "--detect auto: names and patterns\n" in result.stderr
     assert "no spaCy pipeline that finds names is installed" in result.stderr
     (names,) = [
         each
