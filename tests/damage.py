@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import numpy as np
 from textpriv.errors import TextprivError
 from textpriv.files import sha256_file
 from textpriv.index import Index
+from textpriv.index.axes import Axes
 from textpriv.index.folder import meta_checksum
 from textpriv.language import NGrams
 from textpriv.vocabulary import Vocabulary
@@ -34,6 +36,17 @@ def build(target: Path) -> Index:
     model = NGrams.from_ids(np.arange(SIZE).repeat(3) % 200, np.array([0, 3 * SIZE]), SIZE)
     vocabulary = Vocabulary(words, vectors, np.arange(1.0, SIZE + 1.0))
     index = Index.build(vocabulary, "unit", k=K, model=model)
+    index.save(target)
+    return index
+
+
+def build_with_axes(target: Path) -> Index:
+    """Save a sound index that has axes."""
+    plain = Index.load(target.with_name("sound")).vocabulary
+    values = np.random.default_rng(1).normal(size=(SIZE, 2))
+    known = ("one record", 1.0, 1e-5, 1.5, plain.fingerprint())
+    axes = Axes(("neg", "pos"), values, plain.prior_weights("counts"), *known)
+    index = Index.build(plain, k=K, axes=axes)
     index.save(target)
     return index
 
@@ -96,6 +109,11 @@ def _in_place_of(name: str, kind: str) -> Damage:
             (folder / name).symlink_to(folder / "nowhere")
 
     return damage
+
+
+def _axes(**changes: Any) -> Damage:
+    """Change what the listing says of axes."""
+    return _meta(lambda meta: meta["axes"].update(changes))
 
 
 def _swapped(array: np.ndarray) -> np.ndarray:
@@ -216,6 +234,57 @@ DAMAGES: dict[str, Damage] = {
         for kind in ("folder", "pipe", "link to nowhere")
         for name in ("index.json", "words.json", "vectors.npy")
     },
+    # Axes and the frequencies of their domain
+    **{
+        f"{name} {how}": change(name)
+        for name in ("axes.npy", "frequency.npy")
+        for how, change in {
+            "with no number": lambda name: _put(name, 5, value=np.nan),
+            "with an infinite value": lambda name: _put(name, 5, value=np.inf),
+            "as objects": lambda name: _array(name, lambda a: a.astype(object)),
+            "as text": lambda name: _array(name, lambda a: a.astype("U8")),
+            "as float32": lambda name: _array(name, lambda a: a.astype(np.float32)),
+            "of other bytes": lambda name: _array(name, lambda a: a.astype(">f8")),
+            "as records": lambda name: _array(name, lambda a: a.view([("x", "<f8")])),
+            "one row short": lambda name: _array(name, lambda a: a[:-1]),
+            "one row longer": lambda name: _array(name, lambda a: np.concatenate([a, a[:1]])),
+            "without rows": lambda name: _array(name, lambda a: a[:0]),
+            "of one more dimension": lambda name: _array(name, lambda a: a[..., None]),
+            "of other words": lambda name: _array(name, _swapped),
+            "as a pickle": lambda name: _bytes(name, b"\x80\x04N."),
+            "of no bytes": lambda name: _bytes(name, b""),
+            "not listed": lambda name: _meta(lambda meta: meta["files"].pop(name)),
+            "in a folder": lambda name: _in_place_of(name, "folder"),
+            **{
+                f"of {cut} bytes": lambda name, cut=cut: _bytes(name, lambda c: c[:cut])
+                for cut in (1, 9, 64, 127, 128, 129, 1000, 2527)
+            },
+        }.items()
+    },
+    "axes of one label": _array("axes.npy", lambda a: np.ascontiguousarray(a[:, :1])),
+    "axes in columns": _array("axes.npy", np.asfortranarray),
+    "axes in one dimension": _array("axes.npy", np.ravel),
+    "axes of another weight": _array("axes.npy", lambda a: a * 2),
+    "a frequency of 0": _put("frequency.npy", 5, value=0.0),
+    "frequencies of another sum": _array("frequency.npy", lambda a: a * 2),
+    "axes of no listing": _meta(lambda meta: meta.pop("axes")),
+    "a listing of axes that is text": _meta(lambda meta: meta.update(axes="neg")),
+    "a listing of axes that is empty": _meta(lambda meta: meta.update(axes={})),
+    "axes of no labels": _axes(labels=[]),
+    "axes of other labels": _axes(labels=["pos", "neg"]),
+    "axes of three labels": _axes(labels=["neg", "pos", "more"]),
+    "labels that are numbers": _axes(labels=[1, 2]),
+    "labels that are none": _axes(labels=None),
+    "axes of another loss": _axes(epsilon=0.5),
+    "axes of a loss below 0": _axes(epsilon=-1.0),
+    "axes of a loss that is no number": _axes(changed=float("nan")),
+    "axes of a loss that is text": _axes(delta="0"),
+    "axes of a loss beyond every float": _axes(changed=10**400),
+    "axes of another unit": _axes(unit="nobody"),
+    "axes of a unit that is a list": _axes(unit=["one record"]),
+    "axes of another vocabulary": _axes(vocabulary="0" * 64),
+    "axes of labels that were read": _axes(read=True),
+    "axes with their values": _axes(values=[[1.0, 2.0]]),
     # What does no harm
     "a file more": lambda folder, meta: (folder / "notes.txt").write_text("x") and None,
     "an entry more": _meta(lambda meta: meta.update(colour="red")),
@@ -257,6 +326,7 @@ def _use(folder: Path, sound: Index) -> str:
         *((getattr(index, name), getattr(sound, name)) for name in TABLES),
     ]
     same = all(np.array_equal(a, b) for a, b in pairs)
+    same = same and (index.axes and index.axes.digest) == (sound.axes and sound.axes.digest)
     names = ("space", "unit", "moved", "reference_distance", "diameter_bound", "fingerprint")
     same = same and all(getattr(index, name) == getattr(sound, name) for name in names)
     same = same and index.vocabulary.words == sound.vocabulary.words
@@ -265,11 +335,11 @@ def _use(folder: Path, sound: Index) -> str:
 
 def main(place: Path) -> None:
     """Make and open every damaged copy."""
-    index = build(place / "sound")
+    index, own = build(place / "sound"), build_with_axes(place / "own")
     for number, (name, damage) in enumerate(DAMAGES.items()):
-        copy = place / str(number)
-        break_copy(place / "sound", copy, damage)
-        print(json.dumps([name, _use(copy, index)]), flush=True)
+        copy, has_axes = place / str(number), re.search("axes|frequenc|labels", name)
+        break_copy(place / ("own" if has_axes else "sound"), copy, damage)
+        print(json.dumps([name, _use(copy, own if has_axes else index)]), flush=True)
         shutil.rmtree(copy)
 
 

@@ -312,16 +312,16 @@ class ReadingOptions(Options):
 
     def load(self, index: Index, text_column: str) -> tuple[PublicText, str]:
         """Return a model with text to try it on, and where that text is from."""
-        from textpriv.evaluation.best_attacker import PublicText, sampled_text
+        from textpriv.evaluation.best_attacker import PublicText, sampled_text, text_of
         from textpriv.language.arpa import read_arpa
-        from textpriv.language.general_english import general_english
 
-        texts, words = public_texts(self.public, text_column), index.vocabulary.words
+        texts = public_texts(self.public, text_column)
         if texts is not None:
             return PublicText.read(texts, index), "of public text"
-        model = index.model or general_english(words)
-        model = model if self.model is None else read_arpa(self.model, words)
-        return sampled_text(model), "sampled from the language model (no real text)"
+        tried = text_of(index)
+        if self.model is not None:
+            tried = sampled_text(read_arpa(self.model, index.vocabulary.words))
+        return tried, "sampled from the language model (no real text)"
 
 
 def decode(

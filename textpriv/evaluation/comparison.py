@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import OutOfReachError, needs
+from textpriv.errors import OutOfReachError, TextprivError, needs
 from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon, text_of
 from textpriv.evaluation.learning import ChannelClassifier, count_matrix
 from textpriv.language.general_english import general_english
@@ -152,8 +152,8 @@ def compare(
     recovery : sequence of float
         Shares of content words that the better attacker recovers.
     attacker : BestAttacker, optional
-        Default: the exact attacker on single words, by Zipf's law; where a mechanism reads its context, also the context
-        attacker, on words drawn from the index's language model or general English.
+        Default: the exact attacker on single words, who knows ``index.word_frequency``; where a mechanism reads its context,
+        also the context attacker, on words drawn by :func:`text_of`.
     draws : int
         Private copies of the training documents.
     channel : bool
@@ -175,8 +175,12 @@ def compare(
         text = None
         if any(each.reads_context for each in named.values()):
             text = text_of(first.index)
-        zipf = vocabulary.prior_weights("zipf")
-        attacker = BestAttacker(zipf, text=text, is_content=vocabulary.is_content)
+        weights = first.index.word_frequency
+        if not all(np.array_equal(each.index.word_frequency, weights) for each in named.values()):
+            raise TextprivError(
+                "the recovery over these indexes is about words of different texts. Pass attacker=."
+            )
+        attacker = BestAttacker(weights, text=text, is_content=vocabulary.is_content)
     tasks = task if isinstance(task, Mapping) else {"": task}
     measured = {
         name: _Measured(vocabulary, each, attacker, draws, channel) for name, each in tasks.items()

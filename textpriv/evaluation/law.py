@@ -29,8 +29,8 @@ class Law:
     ----------
     mechanism : Mechanism
         With a closed output distribution.
-    word_prior : see :meth:`Vocabulary.prior_weights`
-        How often each word is written. Public.
+    word_prior : see :meth:`Vocabulary.prior_weights`, optional
+        How often each word is written. Public. Default: :attr:`Index.word_frequency`.
 
     Raises
     ------
@@ -38,10 +38,12 @@ class Law:
         If the mechanism has no closed output distribution.
     """
 
-    def __init__(self, mechanism: Mechanism, word_prior: Prior = "zipf") -> None:
+    def __init__(self, mechanism: Mechanism, word_prior: Prior | None = None) -> None:
         self.mechanism = mechanism
         self.index = mechanism.index
-        self.prior = self.index.vocabulary.prior_weights(word_prior)
+        self.prior = self.index.word_frequency
+        if word_prior is not None:
+            self.prior = self.index.vocabulary.prior_weights(word_prior)
         self._exponential = mechanism.exponential_law()
         if self._exponential is None:
             mechanism.log_prob(0)

@@ -57,15 +57,15 @@ def content_prior(prior: NDArray[np.float64], is_content: NDArray[np.bool_]) -> 
     return left / left.sum()
 
 
-def word_recovery(mechanism: Mechanism, word_prior: Prior = "zipf") -> WordRecovery:
+def word_recovery(mechanism: Mechanism, word_prior: Prior | None = None) -> WordRecovery:
     """Compute the recovery of single words.
 
     Parameters
     ----------
     mechanism : Mechanism
         With a closed output distribution. Takes a pass over all pairs of words.
-    word_prior : see :meth:`Vocabulary.prior_weights`
-        How often each word is written. Public.
+    word_prior : see :meth:`Vocabulary.prior_weights`, optional
+        How often each word is written. Public. Default: :attr:`Index.word_frequency`.
     """
     law, vocabulary = Law(mechanism, word_prior), mechanism.index.vocabulary
     content = content_prior(law.prior, vocabulary.is_content)

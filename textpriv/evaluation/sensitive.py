@@ -65,12 +65,11 @@ def exposure(mechanism: Mechanism, *, guess: NDArray[np.int64] | None = None) ->
         One without a closed output distribution is drawn from under a fixed public key, and not attacked.
     guess : ndarray of int, shape (V,), optional
         The word that the attacker names for each output, if known from :func:`word_recovery`. Else it is computed, if
-        :func:`can_compare` allows it, with words written by the counts of the vocabulary or by Zipf's law.
+        :func:`can_compare` allows it.
     """
     vocabulary = mechanism.index.vocabulary
     if guess is None and mechanism.has_law and can_compare(mechanism):
-        prior = "zipf" if vocabulary.prior is None else "counts"
-        ((guess, _),) = Law(mechanism, prior).likeliest()
+        ((guess, _),) = Law(mechanism).likeliest()
     rows = []
     for name, listed in LISTS.items():
         words = words_in(vocabulary, listed)

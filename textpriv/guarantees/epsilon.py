@@ -115,7 +115,7 @@ def choose_epsilon(
 ) -> Choice:
     """Find the epsilon of a wanted protection.
 
-    Words are written as often as Zipf's law says; over an index with axes, as often as in the domain of the axes.
+    Words are written as often as :attr:`Index.word_frequency` says.
 
     Parameters
     ----------
@@ -373,10 +373,9 @@ def choose(
             raise MechanismError(
                 f"{name} has other words than the first index. Use one vocabulary."
             )
-    domains = {each.axes.digest if each.axes else "" for each in named.values()}
-    if len(domains) > 1:
+    if len({checksum(each.word_frequency) for each in named.values()}) > 1:
         raise MechanismError(
-            "the recovery of an index with axes is about the words of their domain. Compare indexes of the same axes."
+            "the recovery over these indexes is about words of different texts. Compare indexes of the same axes and counts."
         )
     ruler = next((each for each in named.values() if not isinstance(each, Tree)), first)
     text = None if context is None else PublicText.read(context, first)
@@ -409,7 +408,7 @@ def choose(
 
 def _nearness(mechanism: Mechanism, ruler: Index) -> tuple[float, float]:
     """Return how often a token stays, and the mean distance of its output in an index, as a :class:`Candidate` says it."""
-    prior = ruler.vocabulary.prior_weights("zipf")
+    prior = ruler.word_frequency
     sample = WordSample.of(prior, _WORDS)
     apart, law = ruler.distances_of(sample.ids), Law(mechanism).rows(sample.ids)
     kept = sample.mean(law[np.arange(len(law)), sample.ids].astype(np.float64))

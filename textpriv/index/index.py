@@ -285,8 +285,11 @@ class Index:
 
     @cached_property
     def word_frequency(self) -> NDArray[np.float64]:
-        """How often words are written in the domain of the axes; without axes by Zipf's law. Shape (V,)."""
-        return self.vocabulary.prior_weights("zipf") if self.axes is None else self.axes.frequency
+        """How often words are written, shape (V,): in the domain of the axes, by the vocabulary's counts, or by Zipf's law.
+
+        Every recovery rate is about words that are written so often.
+        """
+        return self._token_weights if self.axes is None else self.axes.frequency
 
     @property
     def diameter_bound(self) -> float:

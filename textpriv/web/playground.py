@@ -87,7 +87,6 @@ class Playground:
             for words in LISTS.values()
             for word in words_in(index.vocabulary, words)
         }
-        self._prior = "zipf" if index.vocabulary.prior is None else "counts"
         self._reading = threading.Lock()
         self._background = ThreadPoolExecutor(1, thread_name_prefix="playground")
         self.prepare = lru_cache(_AT_HAND)(self._prepare)
@@ -151,7 +150,7 @@ class Playground:
     def _guess(self, settings: Settings) -> Future[NDArray[np.int64]]:
         """Compute the attacker's guess for each output in the background."""
         mechanism = self.prepare(settings).mechanism
-        return self._background.submit(lambda: Law(mechanism, self._prior).likeliest()[0][0])
+        return self._background.submit(lambda: Law(mechanism).likeliest()[0][0])
 
     def _attacked(
         self, settings: Settings, codes: NDArray[np.int32], outputs: NDArray[np.int32]

@@ -66,10 +66,8 @@ class Attack:
         if not (mechanism.has_law and can_compare(mechanism)):
             return None
         vocabulary = mechanism.index.vocabulary
-        name = "zipf" if vocabulary.prior is None else "counts"
-        axes, is_content = mechanism.index.axes, vocabulary.is_content
-        prior = vocabulary.prior_weights(name) if axes is None else axes.frequency
-        alone = word_recovery(mechanism, prior)
+        prior, is_content = mechanism.index.word_frequency, vocabulary.is_content
+        alone = word_recovery(mechanism)
         # By how often a word is both written and recovered.
         weight = np.where(is_content, alone.by_word * prior, -1.0)
         top = np.argsort(-weight, kind="stable")[: min(_WORST, int(is_content.sum()))]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from engine_runs import COLUMNS, WORDS, KilledOnce, bytes_of, run
-from small_indexes import saved
+from small_indexes import learned, saved
 
 from textpriv.corpus import PrivatizerSettings
 from textpriv.corpus import run as corpus
@@ -103,6 +103,20 @@ def tree_settings(tmp_path_factory, index, settings, key) -> PrivatizerSettings:
 def tree_private(table, tree_settings) -> dict[str, str]:
     """The private text that a tree gives each named document."""
     return released(table, tree_settings)
+
+
+@pytest.fixture(scope="session")
+def axes_settings(tmp_path_factory, settings) -> PrivatizerSettings:
+    """An index with axes."""
+    path = tmp_path_factory.mktemp("axes") / "own.idx"
+    learned(WORDS).save(path)
+    return replace(settings, index=str(path))
+
+
+@pytest.fixture(scope="session")
+def axes_private(table, axes_settings) -> dict[str, str]:
+    """The private text that it gives each named document."""
+    return released(table, axes_settings)
 
 
 @pytest.fixture(scope="session")

@@ -82,6 +82,15 @@ def test_a_tree_gives_the_same_texts_in_a_ray_dataset(ray, table, tree_settings,
     assert {row["id"]: row["text"] for row in done.take_all()} == tree_private
 
 
+def test_axes_give_the_same_texts_in_a_ray_dataset(ray, table, axes_settings, axes_private):
+    import ray.data
+
+    from textpriv.engines.ray import privatize_dataset
+
+    done = privatize_dataset(ray.data.from_arrow(table), axes_settings, document_column="id")
+    assert {row["id"]: row["text"] for row in done.take_all()} == axes_private
+
+
 def test_words_drawn_in_context_come_out_of_ray_as_of_this_process(
     ray, table, contextual_settings, contextual_private
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -115,10 +116,11 @@ def test_ten_percent_by_a_tree_covers_telling_words(english, groups):
     tree = Tree.build(english.vocabulary, groups=groups)
     words = tree.vocabulary
     alone = BestAttacker(words.prior_weights("zipf"), is_content=words.is_content).alone
-    found = largest_epsilon(lambda epsilon: TreeTEM(tree, epsilon), 0.1, alone)
-    recovered = word_recovery(TreeTEM(tree, found.epsilon))
-    assert 0.0995 < recovered.content <= 0.1
-    assert recovered.by_word[english.vocabulary.ids(TELLING)].max() < 0.5
+    for prior in ("full", "zipf"):
+        make = partial(TreeTEM, tree, prior=prior)
+        recovered = word_recovery(make(largest_epsilon(make, 0.1, alone).epsilon))
+        assert 0.0995 < recovered.content <= 0.1
+        assert recovered.by_word[english.vocabulary.ids(TELLING)].max() < 0.5
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0, 30.0])
