@@ -1,4 +1,4 @@
-"""Options that several commands share: one declaration each, in groups.
+"""OptionGroup that several commands share: one declaration each, in groups.
 
 A command that takes a group has one option for each of its fields; ``textpriv.cli.app`` sees to that.
 """
@@ -28,7 +28,7 @@ COLUMN = "column:"  # in --detect, before the column of spans that records bring
 SPAN = "span:"  # in --mechanism of an attack, before the name of a mechanism of typed spans
 
 
-class Options(SimpleNamespace):
+class OptionGroup(SimpleNamespace):
     """A group of options: each annotated attribute is one, with its default or :func:`option`."""
 
 
@@ -87,7 +87,7 @@ FORCE = flag("--force", "Replace the output if it exists.")
 JSON = flag("--json", "Print one JSON object on standard output.")
 
 
-class MechanismOptions(Options):
+class MechanismOptions(OptionGroup):
     """Which mechanism is used, over which index, at how much privacy.
 
     After :meth:`settings` of a recovery, ``chosen`` is what was found for it.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.mechanisms.base import Mechanism
 from textpriv.vocabulary.vocabulary import Prior
 
@@ -67,10 +67,11 @@ def word_recovery(mechanism: Mechanism, word_prior: Prior = "zipf") -> WordRecov
     word_prior : see :meth:`Vocabulary.prior_weights`
         How often each word is written. Public.
     """
-    law, vocabulary = Law(mechanism, word_prior), mechanism.index.vocabulary
-    content = content_prior(law.prior, vocabulary.is_content)
-    (guess, joint), (guess_told, joint_told) = law.likeliest([law.prior, content])
-    told, untold = _shares(guess_told, joint_told, content), _shares(guess, joint, law.prior)
+    distribution, vocabulary = OutputDistribution(mechanism, word_prior), mechanism.index.vocabulary
+    content = content_prior(distribution.prior, vocabulary.is_content)
+    (guess, joint), (guess_told, joint_told) = distribution.likeliest([distribution.prior, content])
+    told = _shares(guess_told, joint_told, content)
+    untold = _shares(guess, joint, distribution.prior)
     return WordRecovery(
         vocabulary.words,
         float(joint.sum()),

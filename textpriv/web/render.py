@@ -121,7 +121,7 @@ def token_spans(words: Sequence[str], spaces: Sequence[bool], kinds: Sequence[st
         Whether a blank follows.
     kinds : sequence of str
         "drawn", "same" (drawn, and come out as it went in: for the holder of the original only), "masked", "kept: CLASS",
-        "drawn, or CLASS kept", or "typed span: KIND", drawn by the law of its kind.
+        "drawn, or CLASS kept", or "typed span: KIND", drawn by the mechanism of its kind.
     """
     spans = []
     for word, space, kind in zip(words, spaces, kinds, strict=True):
