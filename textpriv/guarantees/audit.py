@@ -147,7 +147,6 @@ def _vocabularies() -> Iterator[tuple[str, NDArray[np.float64], int]]:
 
 
 def _unseen(leaks: list[float]) -> tuple[str, ...]:
-    """Say what a run could not have seen."""
     tolerated = math.sqrt(math.log(2 / LEVEL) / (2 * _DRAWS))
     return (
         *(f"fewer than 1 draw in {1 / leak:,.0f} released as it is" for leak in sorted(leaks)[:1]),
@@ -160,8 +159,6 @@ def _unseen(leaks: list[float]) -> tuple[str, ...]:
 
 
 class _Attack:
-    """The attacks on one mechanism over one vocabulary."""
-
     def __init__(self, mechanism: Mechanism, epsilon: float) -> None:
         self.mechanism, self.asked = mechanism, epsilon
         stated, figures = mechanism.statement.epsilon, mechanism.statement.figures
@@ -189,7 +186,7 @@ class _Attack:
         found = {"statement": self._statement()}
         if self.rows is None:
             return found | {"draws": self._drawn_ratio(), "worst loss": self._worst_by_draws()}
-        counts = np.stack([self.drawn(word, _DRAWS, "distribution") for word in self.inputs])
+        counts = np.stack([self.drawn(word, _DRAWS, "law") for word in self.inputs])
         losses = np.stack([largest_ratios(row, self.rows) for row in self.rows])
         return found | {
             "distribution": self._sums(self.rows),
@@ -233,13 +230,11 @@ class _Attack:
         return bool(excess[pair] <= slack), f"{self._claimed(pair)}: loss {losses[pair]:.6g}"
 
     def _claimed(self, pair: tuple[int, int]) -> str:
-        """Name two words, and the loss that is claimed for them."""
         distance = self.apart[pair]
         claimed = f"{distance:.4g}, claimed {self.epsilon * distance:.6g}"
         return f"w{pair[0]} against w{pair[1]} at distance {claimed}"
 
     def _worst_loss(self, losses: NDArray[np.float64]) -> _Verdict:
-        """Compare the largest losses with those stated."""
         found = losses.max(), max(losses[-1].max(), losses[:, -1].max())
         stated = self.worst, self.unknown
         passed = all(a <= b * (1 + 1e-9) + _SLACK for a, b in zip(found, stated, strict=True))
@@ -247,7 +242,6 @@ class _Attack:
         return bool(passed), "between two words {}; beside an unknown one {}".format(*shown)
 
     def _worst_by_draws(self) -> _Verdict:
-        """Compare draws of an unknown word with those of three others."""
         stated = self.unknown
         if stated > _FARTHEST:
             return True, f"not compared: draws cannot show a loss of {stated:.4g} nats"

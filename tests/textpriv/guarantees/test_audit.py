@@ -88,7 +88,7 @@ class SquaredDistance(TEM):
 
 
 class OtherSampler(TEM):
-    """Draws at another rate than its law states."""
+    """Draws at another rate than its output distribution states."""
 
     def __init__(self, index, epsilon):
         super().__init__(index, epsilon)
