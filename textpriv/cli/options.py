@@ -18,6 +18,7 @@ import typer
 from textpriv.cli.messages import say, waiting, warn
 from textpriv.files import lost_by
 from textpriv.mechanisms import NO_DEFAULT, default_name, find_mechanism, mechanism_names
+from textpriv.tokenization.policy import TOKEN_CLASSES, TokenPolicy
 
 if TYPE_CHECKING:
     from textpriv.index.index import Index
@@ -180,7 +181,12 @@ class MechanismOptions(OptionGroup):
 
 
 _Action = Literal["sample", "mask", "drop", "keep"]
-_CLASSES = ("unknown", "number", "punctuation", "space", "stopword", "case")
+
+
+def _of_class(name: str) -> Any:
+    """Declare the option of a token class."""
+    several = TOKEN_CLASSES[name].several
+    return rare(default=getattr(TokenPolicy, name), help=f"{several[0].upper()}{several[1:]}.")
 
 
 class ReleaseOptions(MechanismOptions):
@@ -196,11 +202,11 @@ class ReleaseOptions(MechanismOptions):
         help="How detected spans are replaced: chat (the default), notes, tickets, or a TOML file."
     )
     language: str | None = rare(metavar="CODE", help="Language of the texts.")
-    unknown: _Action = rare(default="sample", help="Words outside the vocabulary.")
-    number: _Action = rare(default="sample", help="Numbers.")
-    punctuation: _Action = rare(default="keep", help="Punctuation.")
-    space: _Action = rare(default="keep", help="Line breaks and runs of spaces.")
-    stopword: _Action = rare(default="sample", help="Words such as 'the'.")
+    unknown: _Action = _of_class("unknown")
+    number: _Action = _of_class("number")
+    punctuation: _Action = _of_class("punctuation")
+    space: _Action = _of_class("space")
+    stopword: _Action = _of_class("stopword")
     case: Literal["lower", "keep"] = rare(default="lower", help="Lower-case words for the look-up.")
 
     def release(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
@@ -222,7 +228,7 @@ class ReleaseOptions(MechanismOptions):
             language=self.language,
             mechanism=self.mechanism_name,
             options=self.settings(),
-            policy={name: getattr(self, name) for name in _CLASSES},
+            policy={name: getattr(self, name) for name in (*TOKEN_CLASSES, "case")},
             detect=detectors,
             **more,
         )

@@ -26,6 +26,7 @@ from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.statement import at_most, odds_in_words
+from textpriv.tokenization.policy import TOKEN_CLASSES
 from textpriv.web.pages import SAMPLE, Chart, asset, content_policy, fill
 from textpriv.web.render import kinds_of, token_spans
 
@@ -150,6 +151,7 @@ def report_page(
         draws=0 if mechanism.has_log_prob else _DRAWS,
         chart=_chart(tem) if tem else None,
         actions=privatizer.policy.to_dict(),
+        classes=TOKEN_CLASSES,
         spans=[] if privatizer.spans is None else [*SpanRow.of(privatizer.spans)],
         certificate=certificate,
     )
@@ -215,12 +217,10 @@ def _kept_words(mechanism: Mechanism) -> list[str] | None:
 
 
 def _stays(mechanism: TEM) -> float:
-    """The share of tokens that stay as they are."""
     return keep_share(mechanism, _AVERAGED)[0]
 
 
 def _chart(mechanism: TEM) -> str:
-    """The share of words that stay, over epsilon."""
     epsilons = [float(each) for each in mechanism.epsilon * 2.0**_STEPS]
     settings = mechanism.settings()
     shares = [_stays(TEM(mechanism.index, **{**settings, "epsilon": each})) for each in epsilons]
