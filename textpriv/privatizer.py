@@ -455,7 +455,6 @@ def _named(keys: Sequence[ReleaseKey | None], count: int) -> list[DocumentName |
 
 
 def _name(document: DocumentName) -> DocumentKey:
-    """The name of a document that no ledger counts."""
     if document.part is None:
         return document.name
     return framed(identity_bytes(document.name)) + identity_bytes(document.part)

@@ -84,7 +84,6 @@ def choose(*, wanted: Wanted, as_json: bool = JSON) -> None:
 
 
 def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
-    """Print the epsilon of wanted odds or of a wanted share of words that stay."""
     from textpriv.guarantees.epsilon import epsilon_for
     from textpriv.index.builtin import ENGLISH, open_index
     from textpriv.statement import at_least
@@ -206,7 +205,6 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
 
 
 def _explain_pair(mechanism: Mechanism, words: list[str], as_json: bool) -> None:
-    """Print how far apart two words are, and the odds that one output allows between them."""
     from textpriv.statement import odds_in_words
 
     apart = mechanism.index.distance(*(_id_of(mechanism.index, word) for word in words))
@@ -220,7 +218,6 @@ def _explain_pair(mechanism: Mechanism, words: list[str], as_json: bool) -> None
 
 
 def _explain_documents(mechanism: Mechanism, files: tuple[Path, Path], as_json: bool) -> None:
-    """Print how well the outputs of two texts can be distinguished."""
     from textpriv.guarantees.documents import compare_texts
     from textpriv.privatizer import Privatizer
 
@@ -262,7 +259,6 @@ def certify(
 
 
 def _certify(amount: MechanismOptions, as_json: bool) -> bool:
-    """Compute a certificate, print it, and return whether the claim holds."""
     from textpriv.guarantees.certificate import certify as compute
 
     found = compute(amount.build(), progress=sys.stderr.isatty())

@@ -53,7 +53,6 @@ def _textpriv(
 
 
 def _show_all(ctx: typer.Context, wanted: bool) -> None:
-    """Print the help with every option."""
     if wanted:
         shown: Any = copy.copy(ctx.command)
         shown.params = [copy.copy(each) for each in shown.params]

@@ -169,7 +169,6 @@ def index(
 
 
 def _list_sets(language: str | None) -> None:
-    """Print public sets of word vectors."""
     from textpriv.vocabulary.public_sets import SETS
 
     chosen = [each for each in SETS if language in (None, each.language)]

@@ -267,7 +267,6 @@ def _print_report(
     seed: int | None,
     key: Path | None,
 ) -> None:
-    """Say what was done, what is guaranteed, and where the run key is."""
     tokens = sum(report.tokens.values())
     documents = "1 document" if report.documents == 1 else f"{report.documents:,} documents"
     say(f"{target}: {documents}, {tokens:,} tokens, {report.seconds:.1f} s")

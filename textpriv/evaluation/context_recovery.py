@@ -182,7 +182,6 @@ def likeliest_words(
 
 
 def _parts(offsets: NDArray[np.int64]) -> Iterator[slice]:
-    """The documents, long ones in parts."""
     for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         for start in range(begin, end, _LONGEST):
             yield slice(start, min(start + _LONGEST, end))

@@ -201,18 +201,8 @@ class _Learner:
 class _Originals:
     """The matrix ``Q[y, w]``: how likely word w is the original of output y, times the scale of w.
 
-    Parameters
-    ----------
-    distribution : OutputDistribution
-    outputs : ndarray of float64, shape (V,)
-        How often each word came out.
-
-    Attributes
-    ----------
-    words : ndarray of float64, shape (V,)
-        How often each word was written, by expectation maximization with a Dirichlet prior.
-    scale : ndarray of float64, shape (V, 1)
-        Common words are scaled down, so that they do not outweigh all others.
+    ``words`` (V,) is how often each word was written, by expectation maximization with a Dirichlet prior. ``scale`` (V, 1)
+    takes down common words, so that they do not outweigh all others.
     """
 
     def __init__(self, distribution: OutputDistribution, outputs: NDArray[np.float64]) -> None:

@@ -84,7 +84,6 @@ def word_recovery(mechanism: Mechanism, word_prior: Prior = "zipf") -> WordRecov
 def _shares(
     guess: NDArray[np.int64], joint: NDArray[np.float64], prior: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """How often each word is named where it was written."""
     found = np.bincount(guess, weights=joint, minlength=len(prior))
     shares = np.divide(found, prior, out=np.zeros(len(prior)), where=prior > 0)
     return np.minimum(shares, 1.0)

@@ -177,7 +177,6 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
 
 
 def _is_one(claimed: float, asked: float) -> bool:
-    """Whether the epsilon of a statement is that of its mechanism."""
     return math.isclose(claimed, asked, rel_tol=_ROUNDING)
 
 
@@ -324,7 +323,6 @@ def _at_distance(index: Index, word: int, distance: float) -> int:
 
 
 def _spread(size: int, count: int) -> list[int]:
-    """Return evenly spread numbers below a size."""
     return list(np.unique(np.linspace(0, size - 1, count).astype(int)).tolist())
 
 

@@ -364,7 +364,6 @@ def checksum(array: NDArray[Any]) -> str:
 
 
 def _unit_of(index: Index) -> str:
-    """Name the metric: distances of the rounded vectors."""
     if isinstance(index, Tree):
         return "per unit of the tree's height"
     kind = "Manhattan" if index.space == "manhattan" else "Euclidean"

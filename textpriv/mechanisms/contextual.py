@@ -78,7 +78,6 @@ class _Model(NamedTuple):
 
 @njit
 def _pair_of(model: _Model, earlier: int, before: int) -> int:
-    """Return the place of a pair of tokens in the model, or -1."""
     low, high = model.offsets[earlier], model.offsets[earlier + 1]
     at = first_above(model.seconds, before - 1, low, high)
     return at if at < high and model.seconds[at] == before else -1

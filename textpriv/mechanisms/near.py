@@ -168,7 +168,6 @@ class NearTables:
         return words[hard]
 
     def _decays(self, words: NDArray[np.int64], others: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the decays from each word to a row of others, shape (m, p)."""
         found = np.empty(others.shape)
         _fill_decays(self.rows.points, self.rows.decay, words, others, found)
         return found
@@ -176,7 +175,6 @@ class NearTables:
     def _fill_rows(
         self, words: NDArray[np.int64], weights: NDArray[np.float64], scales: NDArray[np.float64]
     ) -> None:
-        """Fill in the rows of words whose listed words have these weights."""
         ends = np.cumsum(np.ceil(weights * scales[:, None]).astype(np.uint64), axis=1)
         self.rows.ends[words] = ends
         self.rows.scale[words] = scales

@@ -84,7 +84,6 @@ def _parts_outside(nodes: Nodes, before: NDArray[np.uint64], node: int, up: int)
 def _normalisers(
     nodes: Nodes, before: NDArray[np.uint64], reach: NDArray[np.float64], atoms: int
 ) -> NDArray[np.float64]:
-    """Return ``Z(w)`` of each atom."""
     sums = np.zeros(len(nodes.level))
     for node in range(len(sums) - 2, -1, -1):
         up = nodes.parent[node]
@@ -127,7 +126,6 @@ def _weight(tables: _TreeTables, node: int, up: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _fill(tables: _TreeTables) -> None:
-    """Fill in the whole parts of all nodes, parents before children."""
     for node in range(len(tables.above) - 2, -1, -1):
         up = np.int64(tables.nodes.parent[node])
         tables.above[node] = tables.above[up] + np.uint64(math.ceil(_weight(tables, node, up)))

@@ -108,7 +108,6 @@ class Playground:
         return sorted(names, key=lambda name: name != default_name(self.index))
 
     def _prepare(self, settings: Settings) -> Privatizer:
-        """Return the privatizer of some settings; 422 for settings that the index cannot carry."""
         make = registry.get(mechanism_names()[settings.mechanism])
         try:
             return Privatizer(make(epsilon=settings.epsilon)(self.index))
@@ -149,7 +148,6 @@ class Playground:
         }
 
     def _guess(self, settings: Settings) -> Future[NDArray[np.int64]]:
-        """Compute the attacker's guess for each output in the background."""
         mechanism = self.prepare(settings).mechanism
         return self._background.submit(
             lambda: OutputDistribution(mechanism, self._prior).likeliest()[0][0]

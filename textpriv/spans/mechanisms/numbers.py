@@ -281,7 +281,6 @@ class Number(GridMechanism):
         return Quantity(cell, unit, bool(match["before"]), negative, whole)
 
     def _cell(self, x: Decimal, whole: bool = False) -> int:
-        """The cell of a number inside the range."""
         step = Fraction(self._step)
         if self.grid == "linear":
             return math.floor(Fraction(x) / step + Fraction(1, 2))
@@ -300,7 +299,6 @@ class Number(GridMechanism):
             digits *= 2
 
     def _written(self, cell: int, whole: bool) -> str:
-        """The number that a cell is written as."""
         exact = _context(400)
         product = exact.multiply(Decimal(cell), self._step)
         if self.grid == "linear":

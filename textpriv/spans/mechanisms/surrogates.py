@@ -198,7 +198,6 @@ class Surrogate(_Redrawn):
         return self.scope == "document" and self.kind == "PERSON"
 
     def _persons(self, values: Sequence[Any]) -> list[Any]:
-        """Replace each name of a text by that of its person."""
         if not self._knows_people:
             return list(values)
         person = names_of_people([name for (name,) in values])
@@ -279,7 +278,6 @@ def names_of_people(names: Sequence[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=32)
 def _provider(locale: str) -> Any:
-    """Faker's generator of a locale."""
     faker = needs("faker", "spans")
     try:
         return faker.Factory.create(locale)
@@ -344,7 +342,6 @@ class Identifier(_Redrawn):
 
     @cached_property
     def _prefixes(self) -> list[str]:
-        """Beginnings that are kept, the longest first."""
         kept = set(self.prefixes or ())
         if self.prefixes is None and self.check == "phone":
             kept = {f"+{code}" for code in self._library.COUNTRY_CODE_TO_REGION_CODE}
