@@ -71,7 +71,7 @@ def blocks() -> list[tuple[str, list[list[Piece]]]]:
     index = textpriv.Index.builtin("en")
     mechanism = textpriv.TEM(index, textpriv.epsilon_for(index, recovery=0.1))
     chat, detectors = SpanPolicy.preset("chat"), [PatternDetector(), WordsDetector(FIRST_NAMES)]
-    alone = SpanPolicy(chat.laws, undetected="pass what the detector misses")
+    alone = SpanPolicy(chat.mechanisms, undetected="pass what the detector misses")
     masked, private = (
         textpriv.Privatizer(mechanism, seed=3, spans=policy, detector=detectors).privatize(TICKET)
         for policy in (alone, chat)

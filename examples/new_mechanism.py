@@ -22,7 +22,7 @@ class RandomizedResponse(Mechanism):
     def __init__(self, index, epsilon):
         super().__init__(index, epsilon)
         distances = index.distances_of(np.arange(len(index)))
-        self._same = distances == 0  # duplicates of a word must share its law
+        self._same = distances == 0  # duplicates of a word must share its outputs
         self._loss = self.epsilon * float(distances[~self._same].min())
         self._sums = np.exp([self.log_prob(i) for i in range(UNKNOWN, len(index))]).cumsum(axis=1)
 
@@ -35,9 +35,9 @@ class RandomizedResponse(Mechanism):
     def sample_documents(self, ids, offsets, streams):
         out = np.empty_like(ids)
         for start, end, stream in zip(offsets, offsets[1:], streams, strict=False):
-            laws = self._sums[ids[start:end] - UNKNOWN]
-            drawn = (stream.words(end - start) >> np.uint64(11)) * 2.0**-53 * laws[:, -1]
-            out[start:end] = (laws <= drawn[:, None]).sum(axis=1)
+            sums = self._sums[ids[start:end] - UNKNOWN]
+            drawn = (stream.words(end - start) >> np.uint64(11)) * 2.0**-53 * sums[:, -1]
+            out[start:end] = (sums <= drawn[:, None]).sum(axis=1)
         return out
 
     @property

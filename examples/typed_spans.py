@@ -1,7 +1,7 @@
-"""Names, dates and numbers by laws of their kinds, every other word by the mechanism, under one statement.
+"""Names, dates and numbers by methods of their kinds, every other word by the mechanism, under one statement.
 
 A detector finds spans (here patterns, and a spaCy pipeline with an EntityRuler; Presidio's analyzer is another one). What it
-finds goes to the law of its kind. What it misses is drawn word by word, so no token leaves because a detector missed it.
+finds goes to the method of its kind. What it misses is drawn word by word, so no token leaves because a detector missed it.
 
 python examples/typed_spans.py
 """
@@ -14,10 +14,14 @@ from textpriv.spans.policy import SpanPolicy
 
 POLICY = {
     "kinds": {
-        "PERSON": {"law": "surrogate", "entries": ["Kim", "Lee", "Ida"], "consistent": "document"},
-        "DATE": {"law": "date-shift", "epsilon": 1 / 365, "scope": "document"},
-        "AGE": {"law": "number", "low": 0, "high": 90, "units": "age", "epsilon": 0.4},
-        "PHONE": {"law": "mask"},
+        "PERSON": {
+            "method": "surrogate",
+            "entries": ["Kim", "Lee", "Ida"],
+            "consistent": "document",
+        },
+        "DATE": {"method": "date-shift", "epsilon": 1 / 365, "scope": "document"},
+        "AGE": {"method": "number", "low": 0, "high": 90, "units": "age", "epsilon": 0.4},
+        "PHONE": {"method": "mask"},
     }
 }
 NOTE = (

@@ -29,7 +29,7 @@ from textpriv.randomness import (
     identity_bytes,
 )
 from textpriv.spans.detectors import Detector
-from textpriv.spans.laws.base import Scopes
+from textpriv.spans.mechanisms.base import Scopes
 from textpriv.spans.plan import DocumentSpans, Labels, SpanPlan
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import PrivacyStatement
@@ -67,7 +67,7 @@ class Privatizer:
     language : str, optional
         A spaCy language code, for the tokenizer. Default: that of the index, or English.
     spans : SpanPolicy, str or mapping, optional
-        Kinds of spans that are drawn by laws of their own, as :meth:`SpanPolicy.of` reads them. Everything else is words.
+        Kinds of spans that are drawn by mechanisms of their own, as :meth:`SpanPolicy.of` reads them. All else is words.
     detector : Detector or sequence of Detector, optional
         Finds the spans. None if each text comes with labels.
 
@@ -192,9 +192,9 @@ class Privatizer:
     def privatize_span(self, text: str, kind: str, key: ReleaseKey | None = None) -> str:
         """Return a private surface for one span of a kind, for programs that join texts themselves.
 
-        Consistent laws draw the same again within the document and author that ``key`` names; the statement then says so.
+        Consistent mechanisms draw the same again within the document and author that ``key`` names; the statement says so.
         Everything else is drawn independently, and the losses of all calls add up. The mask ``[SPAN]`` comes back if no
-        law can read the text.
+        mechanism can read the text.
         """
         if self.spans is None or self.ledger is not None:
             raise TextprivError("a single span needs spans= and no ledger, which counts documents.")
@@ -334,8 +334,8 @@ class Privatizer:
         if self.spans is not None:
             if self.spans.policy.needs_person and self.seed is None and self.ledger is None:
                 raise TextprivError(
-                    "a law that draws once for a person would draw again in each process: make a Privatizer there, with "
-                    "the same run key or ledger everywhere."
+                    "a mechanism that draws once for a person would draw again in each process: make a Privatizer there, "
+                    "with the same run key or ledger everywhere."
                 )
             options |= {"spans": self.spans.policy, "detector": self.spans.detectors}
         return partial(type(self), self.mechanism, self.policy, self.seed, **options), ()
@@ -401,7 +401,7 @@ class _DocumentStreams:
         self.repeats = run_key is not None or seed is not None
         self._ledger = ledger
         self._streams = KeyedStreams(run_key, seed=seed)
-        # Laws that draw the same within a document or a person follow from the ledger's secret, if there is one.
+        # Mechanisms that draw the same within a document or a person follow from the ledger's secret, if there is one.
         self._scope_streams = self._streams if ledger is None else KeyedStreams(ledger.scope_key)
 
     def of(
@@ -422,7 +422,7 @@ class _DocumentStreams:
         return streams
 
     def scopes(self, named: Sequence[DocumentName | Stream]) -> list[Scopes]:
-        """For each document, the secret functions of it and its author by which laws draw the same again."""
+        """For each document, the secret functions of it and its author by which mechanisms draw the same again."""
         own = (
             each if isinstance(each, DocumentName) else DocumentName(os.urandom(16))
             for each in named
@@ -455,7 +455,6 @@ def _named(keys: Sequence[ReleaseKey | None], count: int) -> list[DocumentName |
 
 
 def _name(document: DocumentName) -> DocumentKey:
-    """The name of a document that no ledger counts."""
     if document.part is None:
         return document.name
     return framed(identity_bytes(document.name)) + identity_bytes(document.part)

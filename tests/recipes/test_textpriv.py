@@ -15,7 +15,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 import textpriv
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.language import NGrams
 from textpriv.mechanisms import registry
 
@@ -140,8 +140,8 @@ def test_forms_of_other_packages_are_distributions_and_drawn_as_such():
         shares = np.bincount(drawn, minlength=30) / 20_000
         # Seven deviations.
         assert (np.abs(shares - rows[3]) < 7 * np.sqrt(rows[3] / 20_000) + 1e-9).all()
-        ((_, most),) = Law(mechanism).likeliest()
-        joint = Law(mechanism).prior[:, None] * rows
+        ((_, most),) = OutputDistribution(mechanism).likeliest()
+        joint = OutputDistribution(mechanism).prior[:, None] * rows
         np.testing.assert_allclose(most, joint.max(axis=0), rtol=1e-5)
     law = textpriv.TEM(index, 1.5, prior="uniform", gamma=20.0)
     wanted = np.exp([law.log_prob(word) for word in range(30)])

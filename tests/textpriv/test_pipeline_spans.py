@@ -10,14 +10,14 @@ from textpriv import TEM
 from textpriv.errors import SpanError, TextprivError
 from textpriv.index import Index
 from textpriv.privatizer import Privatizer
-from textpriv.spans.laws.surrogates import Mask, Surrogate
+from textpriv.spans.mechanisms.surrogates import Mask, Surrogate
 from textpriv.spans.plan import UnknownLabelWarning
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 
 SPANS = {
     "kinds": {
-        "PERSON": {"law": "surrogate", "entries": ["Kim Roe", "Lee"], "consistent": "document"},
-        "EMAIL": {"law": "mask"},
+        "PERSON": {"method": "surrogate", "entries": ["Kim Roe", "Lee"], "consistent": "document"},
+        "EMAIL": {"method": "mask"},
     }
 }
 TEXT = "Ask Ann Kay, or mail ann@example.org. Ann Kay knows the good film."
@@ -97,15 +97,18 @@ def test_what_does_not_go_with_spans_is_refused(demo_index):
             )
 
 
-def test_presidios_engine_draws_by_the_laws_and_the_statement_says_what_passes(demo_index):
+def test_presidios_engine_draws_by_the_mechanisms_and_the_statement_says_what_passes(demo_index):
     pytest.importorskip("presidio_anonymizer")
     from presidio_anonymizer import AnonymizerEngine, OperatorConfig, RecognizerResult
 
     from textpriv.pipeline.presidio import TextprivOperator
 
-    laws = {"PERSON": Surrogate(["Kim", "Lee", "Ida"], consistent="document"), "DATE": Mask("DATE")}
+    mechanisms = {
+        "PERSON": Surrogate(["Kim", "Lee", "Ida"], consistent="document"),
+        "DATE": Mask("DATE"),
+    }
     mechanism = TEM(Index.load(demo_index), 3.0)
-    passing = Privatizer(mechanism, spans=SpanPolicy(laws, undetected=UNDETECTED_PASS))
+    passing = Privatizer(mechanism, spans=SpanPolicy(mechanisms, undetected=UNDETECTED_PASS))
     found = [
         RecognizerResult("PERSON", 0, 3, 0.9),
         RecognizerResult("DATE_TIME", 9, 19, 0.9),
@@ -129,4 +132,4 @@ def test_presidios_engine_draws_by_the_laws_and_the_statement_says_what_passes(d
     with pytest.raises(SpanError, match="name of the document"):
         anonymized(passing, document=None)
     with pytest.raises(SpanError, match="analyzer misses"):
-        anonymized(Privatizer(mechanism, spans=SpanPolicy(laws)))
+        anonymized(Privatizer(mechanism, spans=SpanPolicy(mechanisms)))

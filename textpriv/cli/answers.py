@@ -16,7 +16,7 @@ from textpriv.cli.options import (
     RECOVERY,
     SPAN,
     MechanismOptions,
-    Options,
+    OptionGroup,
     flag,
     option,
     public_texts,
@@ -24,12 +24,12 @@ from textpriv.cli.options import (
 from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
-    from textpriv.guarantees.epsilon import Ranking
+    from textpriv.guarantees.epsilon import MechanismRanking
     from textpriv.index.index import Index
     from textpriv.mechanisms.base import Mechanism
 
 
-class Wanted(Options):
+class Wanted(OptionGroup):
     """Over which indexes and mechanisms, and one of three figures."""
 
     index: list[str] | None = option(
@@ -84,7 +84,6 @@ def choose(*, wanted: Wanted, as_json: bool = JSON) -> None:
 
 
 def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
-    """Print the epsilon of wanted odds or of a wanted share of words that stay."""
     from textpriv.guarantees.epsilon import epsilon_for
     from textpriv.index.builtin import ENGLISH, open_index
     from textpriv.statement import at_least
@@ -100,7 +99,7 @@ def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
         print(f"epsilon {epsilon:g}\n\n{command}")
 
 
-def _print_comparison(found: Ranking, as_json: bool, in_context: bool, of: str) -> None:
+def _print_comparison(found: MechanismRanking, as_json: bool, in_context: bool, of: str) -> None:
     """Print mechanisms at the same recovery rate, the default first."""
     if as_json:
         print_json(found.to_dict())
@@ -148,7 +147,7 @@ def explain(
     documents: tuple[Path, Path] | None = option(
         metavar="A B", help="Instead of words: two text files with the same number of tokens."
     ),
-    law: MechanismOptions,
+    amount: MechanismOptions,
     as_json: bool = JSON,
 ) -> None:
     """Show what a word becomes, or how well two words or two documents can be distinguished.
@@ -158,7 +157,7 @@ def explain(
     words = words or []
     if len(words) not in ((1, 2) if documents is None else (0,)):
         raise typer.BadParameter("give one word, two words, or --documents A B", param_hint="WORD")
-    mechanism = law.build()
+    mechanism = amount.build()
     if documents is not None:
         _explain_documents(mechanism, documents, as_json)
     elif len(words) == 2:
@@ -206,7 +205,6 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
 
 
 def _explain_pair(mechanism: Mechanism, words: list[str], as_json: bool) -> None:
-    """Print how far apart two words are, and the odds that one output allows between them."""
     from textpriv.statement import odds_in_words
 
     apart = mechanism.index.distance(*(_id_of(mechanism.index, word) for word in words))
@@ -220,7 +218,6 @@ def _explain_pair(mechanism: Mechanism, words: list[str], as_json: bool) -> None
 
 
 def _explain_documents(mechanism: Mechanism, files: tuple[Path, Path], as_json: bool) -> None:
-    """Print how well the outputs of two texts can be distinguished."""
     from textpriv.guarantees.documents import compare_texts
     from textpriv.privatizer import Privatizer
 
@@ -245,7 +242,7 @@ def _id_of(index: Index, word: str) -> int:
 
 def certify(
     *,
-    law: MechanismOptions,
+    amount: MechanismOptions,
     audit: bool = flag("--audit", "Attack it, or --mechanism span:NAME, with many draws."),
     as_json: bool = JSON,
 ) -> None:
@@ -256,16 +253,15 @@ def certify(
 
     **Example:** textpriv certify --recovery 0.1
     """
-    holds = (_attack if audit else _certify)(law, as_json)
+    holds = (_attack if audit else _certify)(amount, as_json)
     if not holds:
         raise typer.Exit(1)
 
 
-def _certify(law: MechanismOptions, as_json: bool) -> bool:
-    """Compute a certificate, print it, and return whether the claim holds."""
+def _certify(amount: MechanismOptions, as_json: bool) -> bool:
     from textpriv.guarantees.certificate import certify as compute
 
-    found = compute(law.build(), progress=sys.stderr.isatty())
+    found = compute(amount.build(), progress=sys.stderr.isatty())
     if as_json:
         print_json(found.to_dict())
     else:
@@ -276,21 +272,21 @@ def _certify(law: MechanismOptions, as_json: bool) -> bool:
     return found.holds
 
 
-def _attack(law: MechanismOptions, as_json: bool) -> bool:
+def _attack(amount: MechanismOptions, as_json: bool) -> bool:
     """Attack a mechanism, print what the attack could not have seen, and return whether it withstood."""
     from textpriv.guarantees.audit import audit
-    from textpriv.guarantees.span_audit import audit_span_law
-    from textpriv.spans.laws.base import registry
+    from textpriv.guarantees.span_audit import audit_span_mechanism
+    from textpriv.spans.mechanisms.base import registry
 
     with waiting("attacking"):
-        if law.mechanism_name.startswith(SPAN):
-            name = law.mechanism_name.removeprefix(SPAN)
+        if amount.mechanism_name.startswith(SPAN):
+            name = amount.mechanism_name.removeprefix(SPAN)
             if name not in registry:
                 known = ", ".join(sorted(registry.get_all()))
                 raise typer.BadParameter(f"no span mechanism is named {name!r}. There are {known}")
-            done = audit_span_law(name)
+            done = audit_span_mechanism(name)
         else:
-            done = audit(law.mechanism_name, **law.settings())
+            done = audit(amount.mechanism_name, **amount.settings())
             if all(check.name == "made" for check in done.checks):
                 raise TextprivError(done.checks[0].detail)  # a wrong setting is no refutation
     if as_json:

@@ -22,7 +22,7 @@ from textpriv import __version__
 from textpriv.cli.answers import certify, choose, explain
 from textpriv.cli.build import index
 from textpriv.cli.messages import as_job
-from textpriv.cli.options import Options, flag
+from textpriv.cli.options import OptionGroup, flag
 from textpriv.cli.pages import playground, report
 from textpriv.cli.privatize import decode, privatize
 from textpriv.cli.start import demo, doctor
@@ -53,7 +53,6 @@ def _textpriv(
 
 
 def _show_all(ctx: typer.Context, wanted: bool) -> None:
-    """Print the help with every option."""
     if wanted:
         shown: Any = copy.copy(ctx.command)
         shown.params = [copy.copy(each) for each in shown.params]
@@ -86,7 +85,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     found: list[tuple[str, Any, Any]] = []
     for each in inspect.signature(command, eval_str=True).parameters.values():
         group = each.annotation
-        if inspect.isclass(group) and issubclass(group, Options):
+        if inspect.isclass(group) and issubclass(group, OptionGroup):
             hints = get_type_hints(group)
             groups[each.name] = group, [*hints]
             found += [(name, getattr(group, name), kind) for name, kind in hints.items()]

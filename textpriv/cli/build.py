@@ -14,7 +14,7 @@ from textpriv.cli.options import (
     FORCE,
     JSON,
     TEXT_COLUMN,
-    Options,
+    OptionGroup,
     flag,
     option,
     public_texts,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textpriv.index.index import Index
 
 
-class BuildOptions(Options):
+class BuildOptions(OptionGroup):
     """Which words are taken, and how they are arranged."""
 
     limit: int | None = option(help="Take only the first words of SOURCE.", min=1)
@@ -53,8 +53,8 @@ class BuildOptions(Options):
         help="File of 'textpriv synthesize --model'. Its labels become axes of the metric, at no further loss: private "
         "words then keep more of what tells labels apart. For up to about 10 labels.",
     )
-    hierarchy: Literal["ward", "average", "complete", "single", "file", "wordnet"] | None = option(
-        help="Make a tree for --mechanism tree: by clustering, from a file of 'word TAB group/group' lines, or from WordNet."
+    hierarchy: Literal["ward", "average", "complete", "single", "file"] | None = option(
+        help="Make a tree for --mechanism tree: by clustering, or from a file of 'word TAB group/group' lines."
     )
     groups: Any = option(
         parser=read_pairs,
@@ -92,8 +92,6 @@ class BuildOptions(Options):
             words = words.lowered()
         if self.without is not None:
             words = words.without(self.without.read_text("utf-8").split("\n"))
-        if self.hierarchy == "wordnet":
-            return Tree.from_wordnet(words)
         shown = sys.stderr.isatty()
         if self.hierarchy or self.groups:
             return Tree.build(words, self.hierarchy, groups=self.groups, progress=shown)
@@ -171,7 +169,6 @@ def index(
 
 
 def _list_sets(language: str | None) -> None:
-    """Print public sets of word vectors."""
     from textpriv.vocabulary.public_sets import SETS
 
     chosen = [each for each in SETS if language in (None, each.language)]

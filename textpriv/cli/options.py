@@ -1,4 +1,4 @@
-"""Options that several commands share: one declaration each, in groups.
+"""OptionGroup that several commands share: one declaration each, in groups.
 
 A command that takes a group has one option for each of its fields; ``textpriv.cli.app`` sees to that.
 """
@@ -18,6 +18,7 @@ import typer
 from textpriv.cli.messages import say, waiting, warn
 from textpriv.files import lost_by
 from textpriv.mechanisms import NO_DEFAULT, default_name, find_mechanism, mechanism_names
+from textpriv.tokenization.policy import TOKEN_CLASSES, TokenPolicy
 
 if TYPE_CHECKING:
     from textpriv.index.index import Index
@@ -28,7 +29,7 @@ COLUMN = "column:"  # in --detect, before the column of spans that records bring
 SPAN = "span:"  # in --mechanism of an attack, before the name of a mechanism of typed spans
 
 
-class Options(SimpleNamespace):
+class OptionGroup(SimpleNamespace):
     """A group of options: each annotated attribute is one, with its default or :func:`option`."""
 
 
@@ -87,7 +88,7 @@ FORCE = flag("--force", "Replace the output if it exists.")
 JSON = flag("--json", "Print one JSON object on standard output.")
 
 
-class MechanismOptions(Options):
+class MechanismOptions(OptionGroup):
     """Which mechanism is used, over which index, at how much privacy.
 
     After :meth:`settings` of a recovery, ``chosen`` is what was found for it.
@@ -180,7 +181,12 @@ class MechanismOptions(Options):
 
 
 _Action = Literal["sample", "mask", "drop", "keep"]
-_CLASSES = ("unknown", "number", "punctuation", "space", "stopword", "case")
+
+
+def _of_class(name: str) -> Any:
+    """Declare the option of a token class."""
+    several = TOKEN_CLASSES[name].several
+    return rare(default=getattr(TokenPolicy, name), help=f"{several[0].upper()}{several[1:]}.")
 
 
 class ReleaseOptions(MechanismOptions):
@@ -196,11 +202,11 @@ class ReleaseOptions(MechanismOptions):
         help="How detected spans are replaced: chat (the default), notes, tickets, or a TOML file."
     )
     language: str | None = rare(metavar="CODE", help="Language of the texts.")
-    unknown: _Action = rare(default="sample", help="Words outside the vocabulary.")
-    number: _Action = rare(default="sample", help="Numbers.")
-    punctuation: _Action = rare(default="keep", help="Punctuation.")
-    space: _Action = rare(default="keep", help="Line breaks and runs of spaces.")
-    stopword: _Action = rare(default="sample", help="Words such as 'the'.")
+    unknown: _Action = _of_class("unknown")
+    number: _Action = _of_class("number")
+    punctuation: _Action = _of_class("punctuation")
+    space: _Action = _of_class("space")
+    stopword: _Action = _of_class("stopword")
     case: Literal["lower", "keep"] = rare(default="lower", help="Lower-case words for the look-up.")
 
     def release(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
@@ -222,7 +228,7 @@ class ReleaseOptions(MechanismOptions):
             language=self.language,
             mechanism=self.mechanism_name,
             options=self.settings(),
-            policy={name: getattr(self, name) for name in _CLASSES},
+            policy={name: getattr(self, name) for name in (*TOKEN_CLASSES, "case")},
             detect=detectors,
             **more,
         )

@@ -26,7 +26,7 @@ from textpriv.cli.options import (
     JSON,
     TEXT_COLUMN,
     FileFormat,
-    Options,
+    OptionGroup,
     ReleaseOptions,
     flag,
     option,
@@ -56,7 +56,7 @@ _DECODED = 50  # documents between two reports of progress
 _TARGET = typer.Argument(metavar="OUT", help="File or folder of the same format, or - for output.")
 
 
-class FileOptions(Options):
+class FileOptions(OptionGroup):
     """How the files are read, and which columns are copied."""
 
     text_column: list[str] | None = option(
@@ -97,7 +97,7 @@ class FileOptions(Options):
         }
 
 
-class WorkOptions(Options):
+class WorkOptions(OptionGroup):
     """Where the work is done, and with which key."""
 
     workers: int = option(default=1, help="Number of worker processes.", min=1)
@@ -136,7 +136,7 @@ class WorkOptions(Options):
         return RunKey.beside(ends[-1]) if self.key is None else RunKey.open(self.key)
 
 
-class AccountOptions(Options):
+class AccountOptions(OptionGroup):
     """How documents and authors are named, and what the ledger counts."""
 
     ledger: Path | None = option(help="File that counts what each document spends. Keep it secret.")
@@ -267,7 +267,6 @@ def _print_report(
     seed: int | None,
     key: Path | None,
 ) -> None:
-    """Say what was done, what is guaranteed, and where the run key is."""
     tokens = sum(report.tokens.values())
     documents = "1 document" if report.documents == 1 else f"{report.documents:,} documents"
     say(f"{target}: {documents}, {tokens:,} tokens, {report.seconds:.1f} s")
@@ -299,7 +298,7 @@ def _print_report(
         )
 
 
-class ReadingOptions(Options):
+class ReadingOptions(OptionGroup):
     """With which public model the words are guessed, and how."""
 
     model: Path | None = option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from textpriv.cli.messages import SKIPPED, print_json, say, shown_progress, waiting, warn
-from textpriv.cli.options import FORCE, FORMAT, INDEX, JSON, FileFormat, Options, option, rare
+from textpriv.cli.options import FORCE, FORMAT, INDEX, JSON, FileFormat, OptionGroup, option, rare
 from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TEXT, _LABEL = "text", "label"
 
 
-class MeasureOptions(Options):
+class MeasureOptions(OptionGroup):
     """What is measured, and how well each record or author is protected."""
 
     epsilon: float | None = option(
@@ -80,7 +80,7 @@ class MeasureOptions(Options):
             raise typer.BadParameter(f"--from measures nothing: leave out --{given[0]}")
 
 
-class DrawOptions(Options):
+class DrawOptions(OptionGroup):
     """What is drawn from the measurement."""
 
     records: int | None = option(

@@ -252,7 +252,6 @@ def files_of(settings: PrivatizerSettings) -> list[Path]:
 
 
 def _file(source: str, target: str, format: str | None) -> tuple[tuple[File, ...], str]:
-    """Return a single file, and the one format of both ends."""
     source_format, _ = corpus_format(source, format)
     target_format, compression = corpus_format(target, format)
     if source_format and target_format and source_format != target_format:
@@ -301,7 +300,6 @@ def _folder(source: str, target: str, format: str | None) -> tuple[tuple[File, .
 def _files(
     paths: Mapping[str, str], source: str, format: str | None
 ) -> tuple[tuple[File, ...], str]:
-    """Return the files of these names, in the order of their names, and their one format."""
     kinds = {name: corpus_format(path, format) for name, path in sorted(paths.items())}
     formats = sorted({str(kind) for kind, _ in kinds.values()})
     if len(formats) != 1:

@@ -153,7 +153,6 @@ class _Run:
         self._first = 0  # how many files it has, which come first in the plan
 
     def _tell(self, fraction: float | None) -> None:
-        """Report how far the run is."""
         if self._release.on_progress is not None:
             done, before = self._counts.tokens.total(), self._resumed.tokens.total()
             self._release.on_progress(Progress(self._counts.documents, done, fraction, before))
@@ -161,7 +160,6 @@ class _Run:
     # Making the parts
 
     def _make(self, folder: Checkpoint) -> Entries:
-        """Make the parts that are missing; return all."""
         entries = folder.entries(checked=True)
         for counts in (_counted(self._before), *entries.values()):
             self._counts.add(counts)
@@ -189,7 +187,6 @@ class _Run:
                 self._add(*each)
 
     def _add(self, file: int, batch: Batch, counts: Counts) -> None:
-        """Count a batch that is written, and report it."""
         self._counts.add(counts)
         share = batch.fraction
         self._tell(None if share is None else self._plan.fraction(file, share))
@@ -349,7 +346,6 @@ class _Run:
         return {}
 
     def _finished(self) -> CorpusReport:
-        """Return the report of an output that was finished before."""
         counts = _counted(self._before)
         quarantine = beside(self._target, "quarantine.jsonl")
         found = str(quarantine) if counts.skipped and quarantine.exists() else None

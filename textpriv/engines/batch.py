@@ -172,7 +172,6 @@ class BatchRelease:
     def _keys(
         self, rows: TableRows, found: Sequence[tuple[int, int]], texts: Sequence[str]
     ) -> list[ReleaseKey]:
-        """Return the key of each text, given its column and row."""
         parts = self.columns.texts
         if rows.names is None:
             if self.privatizer.ledger is not None or rows.numbers is None:

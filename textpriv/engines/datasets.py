@@ -106,7 +106,6 @@ def _later(dataset: Any, columns: Sequence[str], known: Sequence[Occurrences]) -
 
 
 def _rows(dataset: Any, columns: Sequence[str]) -> Any:
-    """Read these columns alone."""
     return dataset.select_columns(list(columns)).with_format(None)
 
 

@@ -161,7 +161,6 @@ def _names_of_columns(frame: Any) -> Any:
 
 
 def _rows(frame: Any, settings: PrivatizerSettings, columns: Columns) -> TableRows:
-    """Return the columns that are read, with the numbers of equal texts."""
     rows = TableRows.of(columns, lambda name: _values(frame[name]))
     if rows.names is None:
         counted = (map(Occurrences().count, own) for own in rows.texts)
@@ -172,7 +171,6 @@ def _rows(frame: Any, settings: PrivatizerSettings, columns: Columns) -> TableRo
 
 
 def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> list[list[str | None]]:
-    """Return the private texts of each column."""
     rows = _rows(frame, settings, columns)
     try:
         return BatchRelease(settings.build(), columns).rows(rows).texts

@@ -143,7 +143,6 @@ _make: Callable[[], Any]
 
 
 def _begin(make: Callable[[], Any]) -> None:
-    """Prepare a worker process."""
     global _make
     # Ctrl-C reaches every process of the terminal; only the parent answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

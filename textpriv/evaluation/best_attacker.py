@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import OutOfReachError, TextprivError
 from textpriv.evaluation.context_recovery import Candidates, context_posterior
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.evaluation.recovery import content_prior
 from textpriv.index.index import Index
 from textpriv.language.general_english import general_english
@@ -149,7 +149,7 @@ class BestAttacker:
             single = NGrams.from_probabilities(model.size, model.symbols, model.weights[0])
             read = [self._read(mechanism, each, later=False) for each in (single, model)]
             return max(self._share(self.released(mechanism)), *read)
-        ((_, joint),) = Law(mechanism, self.prior).likeliest([self._counted])
+        ((_, joint),) = OutputDistribution(mechanism, self.prior).likeliest([self._counted])
         return float(joint.sum()), 0.0
 
     def in_context(self, mechanism: Mechanism) -> Rate:
@@ -213,7 +213,7 @@ class BestAttacker:
             streams = [keys.stream(f"public text {at}") for at in range(len(offsets) - 1)]
             return mechanism.sample_documents(ids, offsets, streams)
         drawn, words = ids.copy(), ids >= UNKNOWN
-        drawn[words] = Law(mechanism).draws(ids[words], np.random.default_rng(0))
+        drawn[words] = OutputDistribution(mechanism).draws(ids[words], np.random.default_rng(0))
         return drawn
 
 

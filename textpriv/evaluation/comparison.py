@@ -208,8 +208,6 @@ def compare(
 
 @dataclass(frozen=True)
 class _Measured:
-    """Measures of private copies of a task's training documents."""
-
     vocabulary: Vocabulary
     task: Task
     attacker: BestAttacker

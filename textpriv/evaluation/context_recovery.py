@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
 from textpriv.evaluation import hidden_markov
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.language.ngrams import NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 
@@ -37,7 +37,7 @@ class Candidates:
         Word ids, rising.
     words : ndarray of int32, shape (U, K)
         Rising; V is a word outside the vocabulary.
-    law : ndarray of float64, shape (U, K)
+    distribution : ndarray of float64, shape (U, K)
         Probability ``P_w(y)`` of the output after each.
     rest : ndarray of float64, shape (U,)
         The mean of ``P_w(y)`` over all other words, by the prior.
@@ -46,7 +46,7 @@ class Candidates:
     mechanism: Mechanism
     outputs: NDArray[np.int64]
     words: NDArray[np.int32]
-    law: NDArray[np.float64]
+    distribution: NDArray[np.float64]
     rest: NDArray[np.float64]
 
     @classmethod
@@ -68,8 +68,8 @@ class Candidates:
         count : int
         outputs : ndarray of int, optional
         """
-        law = Law(mechanism)
-        size = len(law)
+        distribution = OutputDistribution(mechanism)
+        size = len(distribution)
         if len(prior) != size + 1:
             raise TextprivError(
                 f"the model knows {len(prior) - 1:,} words, and the mechanism {size:,}. Use one vocabulary."
@@ -80,7 +80,7 @@ class Candidates:
         found = np.empty((len(given), kept))
         rest = np.empty(len(given))
         unknown = np.exp(mechanism.log_prob(UNKNOWN))
-        for some, block in law.columns(given):
+        for some, block in distribution.columns(given):
             block = np.column_stack([block, unknown[given[some]].astype(np.float32)])
             joint = block * prior.astype(np.float32)
             top = np.argpartition(-joint, kept - 1, axis=1)[:, :kept]
@@ -111,16 +111,16 @@ class Candidates:
         words, count = self.words[at], self.words.shape[1]
         tokens = np.full((len(released) + 1, count), model.start, np.int32)
         tokens[1:] = model.of_ids(released)[:, None]
-        law = np.zeros((len(released) + 1, count + 1))
-        law[:, 0] = 1.0
-        given = np.column_stack([self.law[at], self.rest[at]])
+        distribution = np.zeros((len(released) + 1, count + 1))
+        distribution[:, 0] = 1.0
+        given = np.column_stack([self.distribution[at], self.rest[at]])
         if self.mechanism.reads_context:
             given[:, :-1] = self.mechanism.emissions(released, words)
             given[:, -1] = 0.0
         rows = np.flatnonzero(drawn) + 1
         tokens[rows] = np.where(words == len(self.mechanism.index), model.tokens - 1, words)
-        law[rows] = given
-        return tokens, law
+        distribution[rows] = given
+        return tokens, distribution
 
 
 def context_posterior(
@@ -155,9 +155,9 @@ def context_posterior(
     _check(released, candidates, model)
     found = np.zeros((len(released), candidates.words.shape[1] + 1), np.float32)
     for part in _parts(offsets):
-        tokens, law = candidates.arrays(released[part], model)
-        shares = np.zeros(law.shape, np.float32)
-        hidden_markov.posterior(tokens, law, model.arrays, shares, later)
+        tokens, distribution = candidates.arrays(released[part], model)
+        shares = np.zeros(distribution.shape, np.float32)
+        hidden_markov.posterior(tokens, distribution, model.arrays, shares, later)
         found[part] = shares[1:]
     found[released < 0] = 0.0
     return found[:, :-1]
@@ -173,8 +173,8 @@ def likeliest_words(
     _check(released, candidates, model)
     found = np.array(released, np.int32)
     for part in _parts(offsets):
-        tokens, law = candidates.arrays(released[part], model)
-        path = hidden_markov.likeliest_path(tokens, law, model.arrays)[1:]
+        tokens, distribution = candidates.arrays(released[part], model)
+        path = hidden_markov.likeliest_path(tokens, distribution, model.arrays)[1:]
         drawn = np.flatnonzero(released[part] >= 0)
         words = candidates.words_at(released[part][drawn])
         found[part.start + drawn] = words[np.arange(len(drawn)), path[drawn]]
@@ -182,7 +182,6 @@ def likeliest_words(
 
 
 def _parts(offsets: NDArray[np.int64]) -> Iterator[slice]:
-    """The documents, long ones in parts."""
     for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         for start in range(begin, end, _LONGEST):
             yield slice(start, min(start + _LONGEST, end))

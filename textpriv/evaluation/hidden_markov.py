@@ -83,19 +83,19 @@ def _thirds(
 
 
 @njit
-def _rescale(table: NDArray[np.float64], total: float, law: NDArray[np.float64]) -> None:
-    """Divide by a total, or begin again with a law where numbers are too small to tell from 0."""
+def _rescale(table: NDArray[np.float64], total: float, distribution: NDArray[np.float64]) -> None:
+    """Divide by a total, or begin again with a distribution where numbers are too small to tell from 0."""
     for row in range(table.shape[0]):
         for column in range(table.shape[1]):
-            table[row, column] = table[row, column] / total if total > 0 else law[column]
+            table[row, column] = table[row, column] / total if total > 0 else distribution[column]
 
 
 @njit
 def _forward(
-    words: NDArray[np.int32], law: NDArray[np.float64], model: tuple[Any, ...]
+    words: NDArray[np.int32], distribution: NDArray[np.float64], model: tuple[Any, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]:
     """How likely each pair of candidates is by all outputs up to the second, and what :func:`_pairs` fills."""
-    length, kept = law.shape
+    length, kept = distribution.shape
     ahead = np.zeros((length, kept, kept))
     listed, after = np.empty((length, kept, kept), np.int32), np.empty((length, kept, kept))
     excess = np.empty(kept)
@@ -113,18 +113,18 @@ def _forward(
                             weight[k] += before * excess[k]
                 shared += before * scale
             if step == 1:
-                shared = law[0, j]
+                shared = distribution[0, j]
             for k in range(kept):
-                weight[k] = (weight[k] + shared * after[step, j, k]) * law[step, k]
+                weight[k] = (weight[k] + shared * after[step, j, k]) * distribution[step, k]
                 total += weight[k]
-        _rescale(ahead[step], total, law[step])
+        _rescale(ahead[step], total, distribution[step])
     return ahead, listed, after
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def posterior(
     words: NDArray[np.int32],
-    law: NDArray[np.float64],
+    distribution: NDArray[np.float64],
     model: tuple[Any, ...],
     found: NDArray[np.float32],
     later: bool,
@@ -135,7 +135,7 @@ def posterior(
     ----------
     words : ndarray of int32, shape (T, K)
         Candidates of each position, rising. A token that is repeated counts once.
-    law : ndarray of float64, shape (T, K + 1)
+    distribution : ndarray of float64, shape (T, K + 1)
         How likely each gives the output of its position; the last column is about all other words.
     model : tuple of ndarray
         The arrays of an n-gram model.
@@ -144,8 +144,8 @@ def posterior(
     later : bool
         Whether outputs after a position count (forward-backward), or those up to it alone (forward filter).
     """
-    length, kept = law.shape
-    ahead, listed, after = _forward(words, law, model)
+    length, kept = distribution.shape
+    ahead, listed, after = _forward(words, distribution, model)
     back, fresh = np.ones((kept, kept)), np.empty((kept, kept))
     weight, excess, equal = np.empty(kept), np.empty(kept), np.ones(kept)
     for step in range(length - 1, 0, -1):
@@ -153,7 +153,7 @@ def posterior(
         for j in range(kept if later and step < length - 1 else 0):
             shared = 0.0
             for k in range(kept):
-                weight[k] = law[step + 1, k] * back[j, k]
+                weight[k] = distribution[step + 1, k] * back[j, k]
                 shared += weight[k] * after[step + 1, j, k]
             for i in range(kept):
                 fresh[i, j] = shared
@@ -177,13 +177,13 @@ def posterior(
 
 @njit(cache=True, nogil=True)
 def likeliest_path(
-    words: NDArray[np.int32], law: NDArray[np.float64], model: tuple[Any, ...]
+    words: NDArray[np.int32], distribution: NDArray[np.float64], model: tuple[Any, ...]
 ) -> NDArray[np.int64]:
     """The candidates of a document that are likeliest together, by Viterbi's algorithm, shape (T,); see :func:`posterior`.
 
     Other words are left out.
     """
-    length, kept = law.shape
+    length, kept = distribution.shape
     came = np.zeros((length, kept, kept), np.int32)
     score, fresh = np.zeros((kept, kept)), np.zeros((kept, kept))
     listed, later = np.empty((kept, kept), np.int32), np.empty((kept, kept), np.int32)
@@ -193,7 +193,7 @@ def likeliest_path(
         fresh[:] = 0.0
         highest = 0.0
         for j in range(kept - 1):
-            best, first = law[0, j] if step == 1 else 0.0, 0
+            best, first = distribution[0, j] if step == 1 else 0.0, 0
             for i in range(kept - 1 if step > 1 else 0):
                 if score[i, j] <= 0:
                     continue
@@ -210,9 +210,9 @@ def likeliest_path(
             for k in range(kept - 1):
                 if best * after[j, k] > fresh[j, k]:
                     fresh[j, k], came[step, j, k] = best * after[j, k], first
-                fresh[j, k] *= law[step, k]
+                fresh[j, k] *= distribution[step, k]
                 highest = max(highest, fresh[j, k])
-        _rescale(fresh, highest, law[step])
+        _rescale(fresh, highest, distribution[step])
         score, fresh, listed, later = fresh, score, later, listed
     path = np.zeros(length, np.int64)
     for j in range(kept - 1 if length > 1 else 0):

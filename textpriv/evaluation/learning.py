@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix, issparse
 from scipy.special import log_softmax, softmax
 
 from textpriv.errors import TextprivError, needs
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.language.ngrams import token_ids
 from textpriv.mechanisms.base import Mechanism
 
@@ -102,8 +102,8 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
             raise TextprivError(
                 "sample_weight must have one number of 0 or more for each document."
             )
-        law = Law(self.mechanism.average())
-        originals = _Originals(law, counts.T @ shares)
+        distribution = OutputDistribution(self.mechanism.average())
+        originals = _Originals(distribution, counts.T @ shares)
         self.words_ = originals.words
         learner = _Learner(originals, counts, labels, shares, len(self.classes_))
         self.C_, start = (self.C, None) if self.C else learner.chosen()
@@ -201,27 +201,17 @@ class _Learner:
 class _Originals:
     """The matrix ``Q[y, w]``: how likely word w is the original of output y, times the scale of w.
 
-    Parameters
-    ----------
-    law : Law
-    outputs : ndarray of float64, shape (V,)
-        How often each word came out.
-
-    Attributes
-    ----------
-    words : ndarray of float64, shape (V,)
-        How often each word was written, by expectation maximization with a Dirichlet prior.
-    scale : ndarray of float64, shape (V, 1)
-        Common words are scaled down, so that they do not outweigh all others.
+    ``words`` (V,) is how often each word was written, by expectation maximization with a Dirichlet prior. ``scale`` (V, 1)
+    takes down common words, so that they do not outweigh all others.
     """
 
-    def __init__(self, law: Law, outputs: NDArray[np.float64]) -> None:
+    def __init__(self, distribution: OutputDistribution, outputs: NDArray[np.float64]) -> None:
         # The likeliest outputs of each word, and a matrix of rank one for all others.
-        listed, others = law.sparse_rows()
+        listed, others = distribution.sparse_rows()
         left = np.maximum(1.0 - np.asarray(listed.sum(axis=1)).ravel(), 0.0)
         others = (others + 1e-9) / (others + 1e-9).sum()
         columns = listed.T.tocsr()
-        words, pull = law.prior, _PULL * outputs.sum() * law.prior
+        words, pull = distribution.prior, _PULL * outputs.sum() * distribution.prior
         for _ in range(_STEPS):
             ratio = outputs / (columns @ words + (words @ left) * others)
             words = words * (listed @ ratio + left * (ratio @ others)) + pull

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.mechanisms.base import Mechanism
 from textpriv.vocabulary.vocabulary import Prior
 
@@ -67,10 +67,11 @@ def word_recovery(mechanism: Mechanism, word_prior: Prior | None = None) -> Word
     word_prior : see :meth:`Vocabulary.prior_weights`, optional
         How often each word is written. Public. Default: :attr:`Index.word_frequency`.
     """
-    law, vocabulary = Law(mechanism, word_prior), mechanism.index.vocabulary
-    content = content_prior(law.prior, vocabulary.is_content)
-    (guess, joint), (guess_told, joint_told) = law.likeliest([law.prior, content])
-    told, untold = _shares(guess_told, joint_told, content), _shares(guess, joint, law.prior)
+    distribution, vocabulary = OutputDistribution(mechanism, word_prior), mechanism.index.vocabulary
+    content = content_prior(distribution.prior, vocabulary.is_content)
+    (guess, joint), (guess_told, joint_told) = distribution.likeliest([distribution.prior, content])
+    told = _shares(guess_told, joint_told, content)
+    untold = _shares(guess, joint, distribution.prior)
     return WordRecovery(
         vocabulary.words,
         float(joint.sum()),
@@ -83,7 +84,6 @@ def word_recovery(mechanism: Mechanism, word_prior: Prior | None = None) -> Word
 def _shares(
     guess: NDArray[np.int64], joint: NDArray[np.float64], prior: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """How often each word is named where it was written."""
     found = np.bincount(guess, weights=joint, minlength=len(prior))
     shares = np.divide(found, prior, out=np.zeros(len(prior)), where=prior > 0)
     return np.minimum(shares, 1.0)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary.builtin import LISTS, words_in
@@ -68,28 +68,28 @@ def exposure(mechanism: Mechanism, *, guess: NDArray[np.int64] | None = None) ->
         :func:`can_compare` allows it.
     """
     vocabulary = mechanism.index.vocabulary
-    if guess is None and mechanism.has_law and can_compare(mechanism):
-        ((guess, _),) = Law(mechanism).likeliest()
+    if guess is None and mechanism.has_log_prob and can_compare(mechanism):
+        ((guess, _),) = OutputDistribution(mechanism).likeliest()
     rows = []
     for name, listed in LISTS.items():
         words = words_in(vocabulary, listed)
-        if not mechanism.has_law:
+        if not mechanism.has_log_prob:
             rows.append(_drawn(mechanism, name, len(listed), words[:_DRAWN_WORDS]))
             continue
         ids = [vocabulary.id(word) for word in words]
-        laws = [np.exp(mechanism.log_prob(word)) for word in ids]
-        keep = np.array([law[word] for word, law in zip(ids, laws, strict=True)])
+        chances = [np.exp(mechanism.log_prob(word)) for word in ids]
+        keep = np.array([row[word] for word, row in zip(ids, chances, strict=True)])
         guessed = None
         if guess is not None:
-            pairs = zip(ids, laws, strict=True)
-            guessed = np.array([law[guess == word].sum() for word, law in pairs])
+            pairs = zip(ids, chances, strict=True)
+            guessed = np.array([row[guess == word].sum() for word, row in pairs])
         rows.append(ListExposure(name, len(listed), tuple(words), keep, guessed, 0))
     return rows
 
 
 def can_compare(mechanism: Mechanism) -> bool:
     """Whether all pairs of words of a mechanism can be compared in about half a minute."""
-    exponential = mechanism.exponential_law() is not None
+    exponential = mechanism.exponential_decay() is not None
     return len(mechanism.index) <= (_COMPARED if exponential else _COMPARED_ROWS)
 
 

@@ -1,1 +1,1 @@
-"""Guarantees: certificates, audits and the choice of epsilon, computed from a mechanism's law and draws."""
+"""Guarantees: certificates, audits and the choice of epsilon, computed from a mechanism's output distribution and draws."""

@@ -147,7 +147,6 @@ def _vocabularies() -> Iterator[tuple[str, NDArray[np.float64], int]]:
 
 
 def _unseen(leaks: list[float]) -> tuple[str, ...]:
-    """Say what a run could not have seen."""
     tolerated = math.sqrt(math.log(2 / LEVEL) / (2 * _DRAWS))
     return (
         *(f"fewer than 1 draw in {1 / leak:,.0f} released as it is" for leak in sorted(leaks)[:1]),
@@ -160,8 +159,6 @@ def _unseen(leaks: list[float]) -> tuple[str, ...]:
 
 
 class _Attack:
-    """The attacks on one mechanism over one vocabulary."""
-
     def __init__(self, mechanism: Mechanism, epsilon: float) -> None:
         self.mechanism, self.asked = mechanism, epsilon
         stated, figures = mechanism.statement.epsilon, mechanism.statement.figures
@@ -175,9 +172,9 @@ class _Attack:
         self.inputs = (*range(self.size), UNKNOWN)
         self.three = (0, self.size // 2, self.size - 1)  # words that stand for all
         # Output distributions of all words, and of an unknown one in the last row.
-        self.laws: NDArray[np.float64] | None = None
-        if mechanism.has_law:
-            self.laws = np.stack([mechanism.log_prob(word) for word in self.inputs])
+        self.rows: NDArray[np.float64] | None = None
+        if mechanism.has_log_prob:
+            self.rows = np.stack([mechanism.log_prob(word) for word in self.inputs])
 
     def drawn(self, word: int, draws: int, label: str) -> NDArray[np.int64]:
         """Draw a word many times, and count its outputs."""
@@ -187,16 +184,16 @@ class _Attack:
     def of_words(self) -> dict[str, _Verdict]:
         """Try the claims about single words."""
         found = {"statement": self._statement()}
-        if self.laws is None:
+        if self.rows is None:
             return found | {"draws": self._drawn_ratio(), "worst loss": self._worst_by_draws()}
         counts = np.stack([self.drawn(word, _DRAWS, "law") for word in self.inputs])
-        losses = np.stack([largest_ratios(law, self.laws) for law in self.laws])
+        losses = np.stack([largest_ratios(row, self.rows) for row in self.rows])
         return found | {
-            "law": self._law(self.laws),
+            "distribution": self._sums(self.rows),
             "ratio": self._ratio(losses[:-1, :-1]),
             "worst loss": self._worst_loss(losses),
-            "sampler": self._sampler(self.laws, counts),
-            "release": self._released(self.laws[:-1], counts[:-1]),
+            "sampler": self._sampler(self.rows, counts),
+            "release": self._released(self.rows[:-1], counts[:-1]),
         }
 
     def of_documents(self) -> dict[str, _Verdict]:
@@ -218,10 +215,10 @@ class _Attack:
         return not wrong, "; ".join(wrong) or "as asked"
 
     @staticmethod
-    def _law(laws: NDArray[np.float64]) -> _Verdict:
-        off = np.abs(np.exp(laws).sum(axis=1) - 1)
+    def _sums(rows: NDArray[np.float64]) -> _Verdict:
+        off = np.abs(np.exp(rows).sum(axis=1) - 1)
         word = int(np.argmax(np.where(np.isnan(off), np.inf, off)))
-        detail = f"{len(laws)} laws sum to 1, that of w{word} but for {off[word]:.3g}"
+        detail = f"{len(rows)} distributions sum to 1, that of w{word} but for {off[word]:.3g}"
         return bool(off[word] <= 1e-9), detail
 
     def _ratio(self, losses: NDArray[np.float64]) -> _Verdict:
@@ -233,13 +230,11 @@ class _Attack:
         return bool(excess[pair] <= slack), f"{self._claimed(pair)}: loss {losses[pair]:.6g}"
 
     def _claimed(self, pair: tuple[int, int]) -> str:
-        """Name two words, and the loss that is claimed for them."""
         distance = self.apart[pair]
         claimed = f"{distance:.4g}, claimed {self.epsilon * distance:.6g}"
         return f"w{pair[0]} against w{pair[1]} at distance {claimed}"
 
     def _worst_loss(self, losses: NDArray[np.float64]) -> _Verdict:
-        """Compare the largest losses with those stated."""
         found = losses.max(), max(losses[-1].max(), losses[:, -1].max())
         stated = self.worst, self.unknown
         passed = all(a <= b * (1 + 1e-9) + _SLACK for a, b in zip(found, stated, strict=True))
@@ -247,7 +242,6 @@ class _Attack:
         return bool(passed), "between two words {}; beside an unknown one {}".format(*shown)
 
     def _worst_by_draws(self) -> _Verdict:
-        """Compare draws of an unknown word with those of three others."""
         stated = self.unknown
         if stated > _FARTHEST:
             return True, f"not compared: draws cannot show a loss of {stated:.4g} nats"
@@ -261,19 +255,19 @@ class _Attack:
         return shown <= stated * (1 + 1e-9) + _SLACK, detail
 
     @staticmethod
-    def _sampler(laws: NDArray[np.float64], counts: NDArray[np.int64]) -> _Verdict:
+    def _sampler(rows: NDArray[np.float64], counts: NDArray[np.int64]) -> _Verdict:
         """Compare draws of every word, and of an unknown one, with the output distribution that is stated for it."""
-        values = [goodness_of_fit(*each) for each in zip(counts, np.exp(laws), strict=True)]
+        values = [goodness_of_fit(*each) for each in zip(counts, np.exp(rows), strict=True)]
         least, where = min((value, word) for word, value in enumerate(values))
-        named = "an unknown word" if where == len(laws) - 1 else f"w{where}"
-        return least > LEVEL, f"least p-value {least:.3g}, for {named}, of {len(laws)}"
+        named = "an unknown word" if where == len(rows) - 1 else f"w{where}"
+        return least > LEVEL, f"least p-value {least:.3g}, for {named}, of {len(rows)}"
 
-    def _released(self, laws: NDArray[np.float64], counts: NDArray[np.int64]) -> _Verdict:
+    def _released(self, rows: NDArray[np.float64], counts: NDArray[np.int64]) -> _Verdict:
         """Compare outputs that equal their input, together over the words that seldom stay, with the probability of that.
 
         A few draws in a thousand that are released as they are change each word's counts too little to be seen there.
         """
-        stays, draws = np.exp(np.diagonal(laws)), _DRAWS
+        stays, draws = np.exp(np.diagonal(rows)), _DRAWS
         order = np.argsort(stays, kind="stable")
         # As many of the words that stay least as show the smallest leak.
         tried = sorted({1, *np.linspace(1, len(order), 12).astype(int).tolist()})
@@ -326,17 +320,17 @@ class _Attack:
         return True, f"{count:,} documents of one call are what they are alone"
 
     def _streams(self) -> _Verdict:
-        """Compare documents of one word, each with its own stream, with one document of the word, or with its law."""
-        word = 0 if self.laws is None else int(self.laws[:-1].max(axis=1).argmin())
+        """Compare documents of one word, each with its own stream, with one document of it, or its output distribution."""
+        word = 0 if self.rows is None else int(self.rows[:-1].max(axis=1).argmin())
         streams, draws = KeyedStreams(seed=5), _DRAWS
         own = [streams.stream(i) for i in range(draws)]
         ids = np.full(draws, word, dtype=np.int32)
         out = self.mechanism.sample_documents(ids, np.arange(draws + 1), own)
         counts = np.bincount(out, minlength=self.size)
-        if self.laws is None:
+        if self.rows is None:
             value = two_samples(counts, self.drawn(word, draws, "one stream"))
         else:
-            value = goodness_of_fit(counts, np.exp(self.laws[word]))
+            value = goodness_of_fit(counts, np.exp(self.rows[word]))
         return value > LEVEL, f"p-value {value:.3g} over {draws:,} streams, for w{word}"
 
     def _long_document(self) -> _Verdict:

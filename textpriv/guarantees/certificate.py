@@ -34,7 +34,7 @@ _LISTS = 32  # nearest lists compared with distances by whole differences
 _MONTE_CARLO = 10_000  # draws of a word, for a mechanism without a closed form
 _ERROR = 1e-3  # probability that such a bound is wrong
 _LOSSES = (0.7, 1.5, 3.0)  # nats, claimed for pairs that are compared by draws
-_LAWS, _BYTES = 240, 1 << 28  # output distributions that a search compares, and their memory
+_MOST, _BYTES = 240, 1 << 28  # output distributions that a search compares, and their memory
 _CLOSED = "closed form over all pairs, float64"
 _IN_CONTEXT = "The constant is that at the start of a document; in other contexts the claim rests on its proof"
 _SAMPLED = "A lower bound from samples: it can refute a claim and cannot establish one; the claim rests on its proof"
@@ -177,7 +177,6 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
 
 
 def _is_one(claimed: float, asked: float) -> bool:
-    """Whether the epsilon of a statement is that of its mechanism."""
     return math.isclose(claimed, asked, rel_tol=_ROUNDING)
 
 
@@ -187,10 +186,10 @@ def _closed(mechanism: Mechanism, progress: bool) -> _Found | None:
     None if the mechanism's own log_prob is not the closed form: a subclass may have changed it. All words of a small
     vocabulary are compared, and a fixed sample of a large one.
     """
-    law, index, size = mechanism.exponential_law(), mechanism.index, len(mechanism.index)
-    if law is None:
+    decay, index, size = mechanism.exponential_decay(), mechanism.index, len(mechanism.index)
+    if decay is None:
         return None
-    weights, rate, gamma = law
+    weights, rate, gamma = decay
     for word in _spread(size, size if size <= _EXHAUSTIVE else 16):
         score = np.log(weights) - rate * np.minimum(index.distances_of(np.array([word]))[0], gamma)
         closed, own = score - np.logaddexp.reduce(score), mechanism.log_prob(word)
@@ -220,9 +219,9 @@ def _own(mechanism: Mechanism) -> _Found | None:
 
 def _compared(mechanism: Mechanism) -> _Found:
     """Compare output distributions, all triples or the pairs of a search; without them draws, the same in every run."""
-    if mechanism.has_law and len(mechanism.index) > _EXHAUSTIVE:
-        return _Found(*_search(mechanism, _LAWS), False, "all outputs, over the pairs of a search")
-    if mechanism.has_law:
+    if mechanism.has_log_prob and len(mechanism.index) > _EXHAUSTIVE:
+        return _Found(*_search(mechanism, _MOST), False, "all outputs, over the pairs of a search")
+    if mechanism.has_log_prob:
         return _Found(*_search(mechanism, _EXHAUSTIVE), True, "all pairs and outputs, float64")
     found = losses_by_draws(mechanism, _MONTE_CARLO, _ERROR)
     ratios = [(loss / mechanism.index.distance(*pair), pair) for loss, pair in found]
@@ -272,8 +271,8 @@ def _kept_words(mechanism: Mechanism, stays: NDArray[np.float64] | None) -> list
     """Name the content words that stay in more than half of their uses; of a sample, where all take too long."""
     vocabulary, size = mechanism.index.vocabulary, len(mechanism.index)
     stays = mechanism.stay_probabilities() if stays is None else stays
-    words = np.arange(size) if stays is not None else np.array(_spread(size, _LAWS))
-    if stays is None and mechanism.has_law:
+    words = np.arange(size) if stays is not None else np.array(_spread(size, _MOST))
+    if stays is None and mechanism.has_log_prob:
         stays = np.exp([mechanism.log_prob(word)[word] for word in words.tolist()])
     elif stays is None:
         drawn = mechanism.sample(
@@ -290,14 +289,14 @@ def _kept_words(mechanism: Mechanism, stays: NDArray[np.float64] | None) -> list
     ]
 
 
-def _search(mechanism: Mechanism, laws: int) -> tuple[float, tuple[int, int], int]:
+def _search(mechanism: Mechanism, most: int) -> tuple[float, tuple[int, int], int]:
     """Return the largest loss per unit of distance over all pairs of some words, its ordered pair, and how many there are.
 
-    They are all words, or evenly spread ones, each with its nearest word: so many that ``laws`` output distributions are
+    They are all words, or evenly spread ones, each with its nearest word: so many that ``most`` output distributions are
     computed at most.
     """
     index, size = mechanism.index, len(mechanism.index)
-    words = _spread(size, min(laws, size, max(16, _BYTES // (8 * size))))
+    words = _spread(size, min(most, size, max(16, _BYTES // (8 * size))))
     if len(words) < size:
         nearest = ((word, _at_distance(index, word, 0.0)) for word in words[::2])
         words = list(dict.fromkeys(word for pair in nearest for word in pair))
@@ -324,13 +323,12 @@ def _at_distance(index: Index, word: int, distance: float) -> int:
 
 
 def _spread(size: int, count: int) -> list[int]:
-    """Return evenly spread numbers below a size."""
     return list(np.unique(np.linspace(0, size - 1, count).astype(int)).tolist())
 
 
 def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
     """Draw some words, and an unknown one, and say whether they fit their output distribution."""
-    if not mechanism.has_law:
+    if not mechanism.has_log_prob:
         return True, "Draws were compared with no output distribution: there is no closed form"
     values, chosen = [], _spread(len(mechanism.index), _DRAWN)
     for word in (*chosen, UNKNOWN):

@@ -145,8 +145,8 @@ def compare_documents(
         if pair[0] != pair[1]
     }
     pairs = {pair: given[pair] for pair, distance in distances.items() if distance > 0}
-    laws = {word: mechanism.log_prob(word) for pair in pairs for word in pair}
-    parts = [(laws[one], laws[other], times) for (one, other), times in pairs.items()]
+    logs = {word: mechanism.log_prob(word) for pair in pairs for word in pair}
+    parts = [(logs[one], logs[other], times) for (one, other), times in pairs.items()]
     width = sum(float(np.ptp(one - other)) * times for one, other, times in parts)
     grid = max(GRID, width / _CELLS)
     changed = sum(pairs.values())
@@ -169,15 +169,15 @@ def compare_documents(
 def _convolved(
     parts: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], int]], grid: float, *, up: bool
 ) -> Any:
-    """Return the distribution of a sum of losses in both orders, each rounded up or down, of pairs of laws, repeated."""
+    """Return the distribution of a sum of losses in both orders, rounded up or down, of pairs of distributions, repeated."""
     pld = needs("dp_accounting.pld.privacy_loss_distribution", "accounting")
 
-    def masses(law: NDArray[np.float64], other: NDArray[np.float64]) -> dict[int, float]:
+    def masses(one: NDArray[np.float64], other: NDArray[np.float64]) -> dict[int, float]:
         # What the logarithms may be off by is far less than this part of a cell.
-        cells = (law - other) / grid
+        cells = (one - other) / grid
         cells = np.ceil(cells + 1e-6) if up else np.floor(cells - 1e-6)
         found, places = np.unique(cells.astype(np.int64), return_inverse=True)
-        mass = np.bincount(places, weights=np.exp(law))
+        mass = np.bincount(places, weights=np.exp(one))
         return dict(zip(found.tolist(), mass.tolist(), strict=True))
 
     made = []

@@ -32,7 +32,7 @@ from textpriv.evaluation.best_attacker import (
     largest_epsilon,
     text_of,
 )
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.evaluation.recovery import content_prior
 from textpriv.evaluation.samples import WordSample
 from textpriv.files import atomic_write, cache_folder
@@ -48,7 +48,7 @@ from textpriv.vocabulary.priors import DEFAULT_PRIOR
 __all__ = [
     "Candidate",
     "Choice",
-    "Ranking",
+    "MechanismRanking",
     "choose",
     "choose_epsilon",
     "epsilon_for",
@@ -187,8 +187,8 @@ def keep_share(mechanism: Mechanism, words: int = _WORDS, of: str = "all") -> tu
     if of == "content":
         weights = content_prior(weights, mechanism.index.vocabulary.is_content)
     sample = WordSample.of(weights, words)
-    law = Law(mechanism).rows(sample.ids)
-    keep = law[np.arange(len(law)), sample.ids].astype(np.float64)
+    rows = OutputDistribution(mechanism).rows(sample.ids)
+    keep = rows[np.arange(len(rows)), sample.ids].astype(np.float64)
     return sample.mean(keep), sample.standard_error(keep)
 
 
@@ -317,7 +317,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class MechanismRanking:
     """Candidates at the same recovery: the default first, the others by how near they keep words.
 
     Attributes
@@ -347,7 +347,7 @@ def choose(
     of: str = "content",
     context: Iterable[str] | None = None,
     mechanisms: Sequence[str] = (),
-) -> Ranking:
+) -> MechanismRanking:
     """Compare mechanisms at which attackers recover at most a share of words, by how near the outputs stay.
 
     Parameters
@@ -403,15 +403,15 @@ def choose(
     if not compared:
         raise MechanismError(f"no mechanism gives this protection. {' '.join(left_out)}")
     compared.sort(key=lambda each: (not each.is_default, each.distance))
-    return Ranking(tuple(compared), tuple(left_out))
+    return MechanismRanking(tuple(compared), tuple(left_out))
 
 
 def _nearness(mechanism: Mechanism, ruler: Index) -> tuple[float, float]:
     """Return how often a token stays, and the mean distance of its output in an index, as a :class:`Candidate` says it."""
     prior = ruler.word_frequency
     sample = WordSample.of(prior, _WORDS)
-    apart, law = ruler.distances_of(sample.ids), Law(mechanism).rows(sample.ids)
-    kept = sample.mean(law[np.arange(len(law)), sample.ids].astype(np.float64))
-    far = sample.mean(np.einsum("ij,ij->i", law, apart, dtype=np.float64))
+    apart, rows = ruler.distances_of(sample.ids), OutputDistribution(mechanism).rows(sample.ids)
+    kept = sample.mean(rows[np.arange(len(rows)), sample.ids].astype(np.float64))
+    far = sample.mean(np.einsum("ij,ij->i", rows, apart, dtype=np.float64))
     unrelated = sample.mean(apart @ prior)
     return kept, far / unrelated if unrelated > 0 else math.nan

@@ -24,14 +24,14 @@ _THRESHOLDS = 32
 _POOLED = 8.0  # draws expected of a pool of outputs
 
 
-def largest_ratios(laws: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+def largest_ratios(rows: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest log-ratio over outputs, along the last axis of two arrays that broadcast.
 
     An output that only the first can give makes it infinite, and so does NaN.
     """
     with np.errstate(invalid="ignore"):
-        ratios = laws - others
-    np.copyto(ratios, -np.inf, where=laws == -np.inf)
+        ratios = rows - others
+    np.copyto(ratios, -np.inf, where=rows == -np.inf)
     largest = ratios.max(axis=-1)
     return np.where(np.isnan(largest), np.inf, largest)
 
@@ -82,16 +82,16 @@ def smallest_excess(draws: int, mean: float) -> float:
     return min(1.0, (needed / draws - mean) / (1 - mean))
 
 
-def goodness_of_fit(counts: NDArray[np.int64], law: NDArray[np.float64]) -> float:
+def goodness_of_fit(counts: NDArray[np.int64], chances: NDArray[np.float64]) -> float:
     """p-value of Pearson's test; rare outputs are pooled. 0 if an impossible output was drawn, or a probability is NaN."""
-    if np.isnan(law).any() or (counts[law == 0] > 0).any():
+    if np.isnan(chances).any() or (counts[chances == 0] > 0).any():
         return 0.0
-    expected = law * counts.sum()
+    expected = chances * counts.sum()
     return _pearson(counts - expected, expected, expected)
 
 
 def two_samples(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
-    """p-value of Pearson's test that two samples of equal size have one law; rare outputs are pooled."""
+    """p-value of Pearson's test that two samples of equal size have one distribution; rare outputs are pooled."""
     both = first + second
     return _pearson(first - second, both, both / 2)
 

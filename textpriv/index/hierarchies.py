@@ -1,4 +1,4 @@
-"""What trees are made from: clusters of grid points by SciPy, a file of words and their groups, and WordNet.
+"""What trees are made from: clusters of grid points by SciPy, and a file of words and their groups.
 
 Each gives words in depth-first order and heights between neighbours in it.
 """
@@ -137,7 +137,7 @@ def rounded_down(gaps: NDArray[np.float64]) -> _Levels:
     return np.searchsorted(values, gaps, side="right").astype(np.uint8), values, []
 
 
-# Files and WordNet
+# Files
 
 
 def tree_of(
@@ -193,23 +193,3 @@ def read_paths(file: Path) -> tuple[list[str], list[tuple[str, ...]], tuple[str,
     if not paths:
         raise VocabularyError(f"{file} holds no words.")
     return list(paths), list(paths.values()), names
-
-
-def wordnet_paths(words: Sequence[str]) -> list[tuple[str, ...]]:
-    """The hypernyms of each word's first noun sense, or else of its first one; () for a word that WordNet lacks."""
-    try:
-        from nltk.corpus import wordnet
-
-        wordnet.ensure_loaded()
-    except (ImportError, LookupError):
-        raise TextprivError(
-            "WordNet is not installed here: python -m pip install nltk, then python -m nltk.downloader wordnet."
-        ) from None
-    paths = []
-    for word in words:
-        senses = wordnet.synsets(word, pos="n") or wordnet.synsets(word)
-        # The longest way up has the most groups; of several the first by name, so that all words take the same.
-        ways = senses[0].hypernym_paths() if senses else [[]]
-        named = [tuple(sense.name() for sense in way) for way in ways]
-        paths.append(max(sorted(named), key=len))
-    return paths

@@ -28,7 +28,6 @@ from textpriv.index.hierarchies import (
     read_paths,
     rounded_down,
     tree_of,
-    wordnet_paths,
 )
 from textpriv.index.index import Index, progress_bar
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
@@ -39,7 +38,7 @@ _NEAREST, _SAMPLE = 10, 1000  # neighbours that are looked for, and words for wh
 class Tree(Index):
     """Vocabulary and a rooted tree over it.
 
-    Make one with :meth:`build`, :meth:`from_file`, :meth:`from_paths` or :meth:`from_wordnet`, or open a saved one with
+    Make one with :meth:`build`, :meth:`from_file` or :meth:`from_paths`, or open a saved one with
     :meth:`load`. Like an :class:`Index` it has distances and a fingerprint, but neither points nor nearest lists.
 
     Parameters
@@ -274,11 +273,6 @@ class Tree(Index):
         """
         words, paths, names = read_paths(Path(path))
         return cls.from_paths(words, paths, names, f"the file {Path(path).name}", language)
-
-    @classmethod
-    def from_wordnet(cls, vocabulary: Vocabulary) -> Tree:
-        """Make WordNet's tree over a vocabulary: each word under the hypernyms of its first noun or else other sense."""
-        return cls.from_paths(vocabulary, wordnet_paths(vocabulary.words), source="WordNet")
 
     # Files
 

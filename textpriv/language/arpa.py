@@ -77,7 +77,6 @@ def _excess(
 
 
 def _entries(path: Path) -> Iterator[tuple[float, list[str]]]:
-    """Yield probability and tokens of each n-gram; back-off weights follow from what is listed."""
     section, number, last = 0, 0, ""
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:

@@ -359,7 +359,6 @@ def _counted(
 
 
 def _steps(ends: NDArray[np.uint32], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return single weights of running sums."""
     weights: NDArray[Any] = np.diff(ends.astype(np.int64), prepend=0)
     first = offsets[:-1][np.diff(offsets) > 0]
     weights[first] = ends[first]
@@ -423,7 +422,6 @@ def read_model(path: Path, size: int) -> NGrams | None:
 def _lists_tokens(
     tokens: int, contexts: int, offsets: NDArray[Any], last: NDArray[Any], ends: NDArray[Any]
 ) -> bool:
-    """Whether each context lists rising tokens."""
     counts = np.diff(offsets)
     if len(offsets) != contexts + 1 or not offsets[0] == 0 <= counts.min(initial=0):
         return False

@@ -31,7 +31,7 @@ class DocumentName:
     ----------
     name : str, int or bytes
     author : str, int or bytes, optional
-        Whose text it is, to a ledger and to laws that draw once for a person.
+        Whose text it is, to a ledger and to mechanisms that draw once for a person.
     part : str, int or bytes, optional
         Which text of the document it is, if there are several. Two parts of equal text are drawn independently, and both
         are counted for the one document.

@@ -279,7 +279,7 @@ class Ledger:
 
     @property
     def scope_key(self) -> bytes:
-        """32 secret bytes, from which laws of spans draw the same again for a document or an author."""
+        """32 secret bytes, from which mechanisms of spans draw the same again for a document or an author."""
         return self._hash(b"scope 0", b"") + self._hash(b"scope 1", b"")
 
     @property

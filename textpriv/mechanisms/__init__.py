@@ -1,14 +1,13 @@
 """Mechanisms, one a file, and the registry by which pipelines and commands find them.
 
 A registered function takes a mechanism's settings and returns a callable that makes the mechanism over an index. Other
-distributions add theirs by the entry point group ``textpriv_mechanisms``. The mechanisms themselves are imported when
-they are first used, since every spaCy pipeline of the environment imports this registry.
+distributions add theirs by the entry point group ``textpriv_mechanisms``. No mechanism is imported here, since every
+spaCy pipeline of the environment imports this registry.
 """
 
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -17,26 +16,7 @@ import catalogue
 from textpriv.errors import MechanismError
 
 if TYPE_CHECKING:
-    from textpriv.mechanisms.base import UNKNOWN, Mechanism
-    from textpriv.mechanisms.contextual import ContextualTEM
-    from textpriv.mechanisms.madlib import Madlib
-    from textpriv.mechanisms.tem import TEM
-    from textpriv.mechanisms.tree_tem import TreeTEM
-
-__all__ = [
-    "NO_DEFAULT",
-    "TEM",
-    "UNKNOWN",
-    "ContextualTEM",
-    "Madlib",
-    "Mechanism",
-    "TreeTEM",
-    "default_mechanism",
-    "default_name",
-    "find_mechanism",
-    "mechanism_names",
-    "registry",
-]
+    from textpriv.mechanisms.base import Mechanism
 
 registry = catalogue.create("textpriv", "mechanisms", entry_points=True)
 
@@ -84,25 +64,3 @@ def default_mechanism(index: Any, epsilon: float) -> Mechanism:
     """Make the mechanism of an index where none is named."""
     made: Mechanism = find_mechanism(default_name(index))(epsilon=epsilon)(index)
     return made
-
-
-_HOME = {
-    "ContextualTEM": "contextual",
-    "Madlib": "madlib",
-    "Mechanism": "base",
-    "TEM": "tem",
-    "TreeTEM": "tree_tem",
-    "UNKNOWN": "base",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'textpriv.mechanisms' has no attribute {name!r}")
-    module = import_module(f"textpriv.mechanisms.{_HOME[name]}")
-    value = globals()[name] = getattr(module, name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__

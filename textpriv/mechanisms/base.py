@@ -190,7 +190,7 @@ class Mechanism(ABC):
         return self
 
     @property
-    def has_law(self) -> bool:
+    def has_log_prob(self) -> bool:
         """Whether there is :meth:`log_prob`."""
         return type(self).log_prob is not Mechanism.log_prob
 
@@ -201,33 +201,33 @@ class Mechanism(ABC):
     def explain(self, word: str | int, n: int = 10) -> list[tuple[str, float, float]]:
         """Return the ``n`` most likely outputs of a word: (word, probability, distance), likeliest first."""
         number = self.resolve(word)
-        law = self.log_prob(number)
-        distance = np.full(len(law), math.nan) if number == UNKNOWN else self.distances(number)
+        logs = self.log_prob(number)
+        distance = np.full(len(logs), math.nan) if number == UNKNOWN else self.distances(number)
         words = self.index.vocabulary.words
-        top = np.argsort(-law, kind="stable")[:n]
-        return [(words[i], float(np.exp(law[i])), float(distance[i])) for i in top]
+        top = np.argsort(-logs, kind="stable")[:n]
+        return [(words[i], float(np.exp(logs[i])), float(distance[i])) for i in top]
 
     def groups(self, word: str | int) -> list[Group] | None:
         """Return the groups of a word in a tree, some of them where there are many, closest first; None without a tree."""
         return None
 
-    def exponential_law(self) -> tuple[NDArray[np.float64], float, float] | None:
+    def exponential_decay(self) -> tuple[NDArray[np.float64], float, float] | None:
         """Return the base measure (V,), rate and truncation of ``nu(y) exp(-t min(d, gamma)) / Z``; None for other forms."""
         return None
 
     @cached_property
     def log_normalisers(self) -> NDArray[np.float64]:
         """``ln Z`` of every word, shape (V,), of an exponential mechanism: a pass over all pairs of words."""
-        law = self.exponential_law()
-        assert law is not None
-        return log_normalisers(self.index, *law)
+        decay = self.exponential_decay()
+        assert decay is not None
+        return log_normalisers(self.index, *decay)
 
     def stay_probabilities(self) -> NDArray[np.float64] | None:
         """Return how often each word stays, shape (V,): a pass over all pairs; None where that takes too long."""
-        law = self.exponential_law()
-        if law is not None:
-            return np.asarray(law[0] * np.exp(-self.log_normalisers))
-        if not self.has_law or len(self.index) > _SMALL:
+        decay = self.exponential_decay()
+        if decay is not None:
+            return np.asarray(decay[0] * np.exp(-self.log_normalisers))
+        if not self.has_log_prob or len(self.index) > _SMALL:
             return None
         return np.exp([self.log_prob(word)[word] for word in range(len(self.index))])
 
@@ -296,7 +296,7 @@ class Mechanism(ABC):
                 "reference_loss_90": min(self.epsilon * most, worst) + slack,
                 **figures,
             },
-            notes=() if self.has_law else (note,),
+            notes=() if self.has_log_prob else (note,),
         )
         return stated if index.axes is None else index.axes.added_to(stated)
 
@@ -304,7 +304,7 @@ class Mechanism(ABC):
     def _kept_names(self) -> tuple[str, ...]:
         """Say how often common first names stay: a bound in nats does not show it."""
         names = words_in(self.index.vocabulary, FIRST_NAMES)
-        if not names or not self.has_law:
+        if not names or not self.has_log_prob:
             return ()
         ids = [self.index.vocabulary.id(name) for name in names]
         keep = [float(np.exp(self.log_prob(word)[word])) for word in ids]
@@ -339,8 +339,8 @@ class Mechanism(ABC):
 
     def _stay_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return bounds on how often each word stays, quickly; None where there are none."""
-        if (law := self.exponential_law()) is not None:
-            return stay_bounds(self.index, *law)
+        if (decay := self.exponential_decay()) is not None:
+            return stay_bounds(self.index, *decay)
         exact = self.stay_probabilities()
         return None if exact is None else (exact, exact)
 
@@ -364,7 +364,6 @@ def checksum(array: NDArray[Any]) -> str:
 
 
 def _unit_of(index: Index) -> str:
-    """Name the metric: distances of the rounded vectors."""
     if isinstance(index, Tree):
         return "per unit of the tree's height"
     kind = "Manhattan" if index.space == "manhattan" else "Euclidean"

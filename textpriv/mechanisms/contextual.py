@@ -48,7 +48,7 @@ from textpriv.mechanisms.near import (
     NearTables,
     Rows,
     attempts,
-    decay,
+    decayed,
     holds,
     steps_between,
 )
@@ -78,7 +78,6 @@ class _Model(NamedTuple):
 
 @njit
 def _pair_of(model: _Model, earlier: int, before: int) -> int:
-    """Return the place of a pair of tokens in the model, or -1."""
     low, high = model.offsets[earlier], model.offsets[earlier + 1]
     at = first_above(model.seconds, before - 1, low, high)
     return at if at < high and model.seconds[at] == before else -1
@@ -99,7 +98,7 @@ class _Envelopes(NamedTuple):
 @njit
 def _envelopes(
     points: NDArray[Any],
-    law: Decay,
+    decay: Decay,
     word: int,
     near_ids: NDArray[np.int32],
     near_steps: NDArray[np.int32],
@@ -122,7 +121,7 @@ def _envelopes(
                 places[own] = row
                 own += 1
         # A successor that is not close is at least as far as the last one that is.
-        farther = decay(np.int64(near_steps[len(close) - 1]), law)
+        farther = decayed(np.int64(near_steps[len(close) - 1]), decay)
         rest = np.uint64(math.ceil(farther * ONE))
     places = places[:own]
     sums, total = np.empty(own + 1, np.uint64), np.uint64(0)
@@ -130,8 +129,8 @@ def _envelopes(
         at = places[row]
         weight = ends[at] - (ends[at - 1] if at else np.uint32(0))
         if weight:  # symbols have none, and no point
-            steps = steps_between(points, word, np.int64(successors[at]), law.root)
-            envelope = np.uint64(math.ceil(decay(np.int64(steps), law) * ONE))
+            steps = steps_between(points, word, np.int64(successors[at]), decay.root)
+            envelope = np.uint64(math.ceil(decayed(np.int64(steps), decay) * ONE))
             total += envelope * np.uint64(weight)
         sums[row] = total
     if rest:
@@ -144,7 +143,7 @@ def _envelopes(
 @njit
 def _successor(
     points: NDArray[Any],
-    law: Decay,
+    decay: Decay,
     word: int,
     given: _Envelopes,
     successors: NDArray[np.int32],
@@ -165,8 +164,8 @@ def _successor(
         at = first_above(ends, (part - before) // given.rest, np.int64(0), len(ends))
         if holds(given.places, at):
             return -1
-    steps = steps_between(points, word, np.int64(successors[at]), law.root)
-    weight = decay(np.int64(steps), law) * ONE
+    steps = steps_between(points, word, np.int64(successors[at]), decay.root)
+    weight = decayed(np.int64(steps), decay) * ONE
     envelope = np.uint64(math.ceil(weight)) if own else given.rest
     accepted = coin(weight / np.float64(envelope), random[row, 1], random[row, 2])
     return np.int64(successors[at]) if accepted else -1
@@ -199,12 +198,12 @@ def _draw(
     """Draw the tokens of one document from left to right until the random words run out; return how many are done.
 
     ``context`` holds the two tokens before the first of them, and is moved on. An attempt reads two rows of ``random``,
-    shape (2n, 4): one to choose a part of the law, one to draw from it.
+    shape (2n, 4): one to choose a part of the distribution, one to draw from it.
     """
     at, first = 0, np.empty(1, np.int64)
     first[0] = 0
     # Taken out of the rows once, which are large to hand on.
-    points, law, near_ids, near_steps = near.points, near.law, near.ids, near.steps
+    points, decay, near_ids, near_steps = near.points, near.decay, near.ids, near.steps
     for token in range(len(ids)):
         word, before, alone = np.int64(ids[token]), context[1], slice(token, token + 1)
         if word < -1:  # a released symbol
@@ -228,8 +227,8 @@ def _draw(
             if word >= 0 and tries == patience:
                 most, patience = max(_SHORT, _WORTH * tries), 2 * tries + 8
                 listed = near_ids[word], near_steps[word]
-                near2 = _envelopes(points, law, word, *listed, words2, ends2, most)
-                near3 = _envelopes(points, law, word, *listed, words3, ends3, most)
+                near2 = _envelopes(points, decay, word, *listed, words2, ends2, most)
+                near3 = _envelopes(points, decay, word, *listed, words3, ends3, most)
                 second, third = left3 * near2.mass, near3.mass
                 mass = left3 * left2 * float(PARTS) / near.scale[word]
             tries += 1
@@ -245,9 +244,9 @@ def _draw(
                 attempts(near, ids[alone], first, random[row + 1 : at], out[alone])
                 output = np.int64(out[token])
             elif _first_is_chosen(third, second, random[row, 2], random[row, 3]):
-                output = _successor(points, law, word, near3, words3, ends3, random, row + 1)
+                output = _successor(points, decay, word, near3, words3, ends3, random, row + 1)
             else:
-                output = _successor(points, law, word, near2, words2, ends2, random, row + 1)
+                output = _successor(points, decay, word, near2, words2, ends2, random, row + 1)
         out[token] = output
         context[0], context[1] = before, output
     return len(ids)
@@ -363,7 +362,7 @@ class ContextualTEM(TEM):
         np.add.at(found, words, weights)
         return found
 
-    def exponential_law(
+    def exponential_decay(
         self, context: Sequence[int] = ()
     ) -> tuple[NDArray[np.float64], float, float]:
         """Return the prior after a released prefix (default: at the start of a document), the rate and the truncation."""
@@ -372,7 +371,7 @@ class ContextualTEM(TEM):
 
     def log_prob(self, word: str | int, context: Sequence[int] = ()) -> NDArray[np.float64]:
         """Return the natural logarithm of a word's output distribution after a released prefix, shape (V,)."""
-        return self._law(word, self.context_weights(context))
+        return self._log_prob(word, self.context_weights(context))
 
     @cached_property
     def _alone(self) -> NDArray[np.float64]:

@@ -57,10 +57,10 @@ class Decay(NamedTuple):
 
 
 @njit
-def decay(steps: int, law: Decay) -> float:
+def decayed(steps: int, decay: Decay) -> float:
     """Return the weight of a word so many steps away, as a part of that of the word itself."""
     count = np.int64(steps)
-    return exp(-min(law.rate * (math.sqrt(count) if law.root else float(count)), law.most))
+    return exp(-min(decay.rate * (math.sqrt(count) if decay.root else float(count)), decay.most))
 
 
 @njit
@@ -77,21 +77,21 @@ def steps_between(points: NDArray[Any], first: int, second: int, root: bool) -> 
 @njit(cache=True, nogil=True)
 def _fill_decays(
     points: NDArray[Any],
-    law: Decay,
+    decay: Decay,
     words: NDArray[np.int64],
     others: NDArray[np.int32],
     out: NDArray[np.float64],
 ) -> None:
     for row, word in enumerate(words):
         for column in range(others.shape[1]):
-            steps = steps_between(points, word, np.int64(others[row, column]), law.root)
-            out[row, column] = decay(np.int64(steps), law)
+            steps = steps_between(points, word, np.int64(others[row, column]), decay.root)
+            out[row, column] = decayed(np.int64(steps), decay)
 
 
 class Rows(NamedTuple):
     """Rows by which words are drawn, by word id, and what they are made of."""
 
-    law: Decay
+    decay: Decay
     measure: MeasureTables
     points: NDArray[Any]  # (V, n), in grid steps
     block: int  # words of a block
@@ -107,12 +107,12 @@ class Rows(NamedTuple):
 class NearTables:
     """The rows of all words of an index under one decay and measure, filled in as words are met."""
 
-    def __init__(self, index: Index, law: Decay, measure: BaseMeasure) -> None:
+    def __init__(self, index: Index, decay: Decay, measure: BaseMeasure) -> None:
         size, k = index.neighbour_ids.shape
         block = max(_BLOCK, math.ceil(size / _MOST_BLOCKS))
         # Pages of rows that no word asks for take no memory. Unpickled arrays are writable, which numba compiles for anew.
         self.rows = Rows(
-            law=law,
+            decay=decay,
             measure=measure.tables,
             points=read_only(index.points),
             block=block,
@@ -168,15 +168,13 @@ class NearTables:
         return words[hard]
 
     def _decays(self, words: NDArray[np.int64], others: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the decays from each word to a row of others, shape (m, p)."""
         found = np.empty(others.shape)
-        _fill_decays(self.rows.points, self.rows.law, words, others, found)
+        _fill_decays(self.rows.points, self.rows.decay, words, others, found)
         return found
 
     def _fill_rows(
         self, words: NDArray[np.int64], weights: NDArray[np.float64], scales: NDArray[np.float64]
     ) -> None:
-        """Fill in the rows of words whose listed words have these weights."""
         ends = np.cumsum(np.ceil(weights * scales[:, None]).astype(np.uint64), axis=1)
         self.rows.ends[words] = ends
         self.rows.scale[words] = scales
@@ -225,7 +223,7 @@ def _listed(ids: NDArray[np.int32], last: int, other: int, steps: int) -> bool:
 def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint64], at: int) -> int:
     """Draw an unlisted word of a word that has blocks; -1 where the attempt fails."""
     # What the loop needs is taken out of the rows once: they are large to hand on.
-    points, parts, law = rows.points, rows.measure.parts, rows.law
+    points, parts, decay = rows.points, rows.measure.parts, rows.decay
     listed, last, scale = rows.ids[word], rows.steps[word, -1], rows.scale[word]
     sums = rows.blocks[rows.block_row[word]]
     if part >= sums[-1]:
@@ -233,10 +231,10 @@ def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint6
     which = first_above(sums, part, np.int64(0), len(sums))
     end = sums[which - 1] if which else rows.ends[word, -1]
     for other in range(which * rows.block, len(points)):
-        steps = steps_between(points, word, other, law.root)
+        steps = steps_between(points, word, other, decay.root)
         if _listed(listed, last, other, steps):
             continue
-        real = parts[other] * 2.0**-62 * decay(np.int64(steps), law) * scale
+        real = parts[other] * 2.0**-62 * decayed(np.int64(steps), decay) * scale
         end += np.uint64(math.ceil(real))
         if end > part:
             return other if fits(real, random[at + 2], random[at + 3]) else -1
@@ -253,7 +251,7 @@ def attempts(
 ) -> None:
     """Write the outputs of tokens for which one of their attempts succeeds. An attempt reads four random words."""
     # Taken out of the rows once: to take an array out of a tuple takes longer than the rest of an attempt.
-    law, measure, points, near = rows.law, rows.measure, rows.points, rows.ids
+    decay, measure, points, near = rows.decay, rows.measure, rows.points, rows.ids
     ends, scale, tail, block_row = rows.ends, rows.scale, rows.tail, rows.block_row
     steps, k = rows.steps, rows.ids.shape[1]
     for place in range(len(pending)):
@@ -270,7 +268,7 @@ def attempts(
                     before = ends[word, rank - 1]
                 accepted = ends[word, rank] - before > np.uint64(COARSE)  # not rounded up: no coin
                 if not accepted:
-                    weight = decay(np.int64(steps[word, rank]), law)
+                    weight = decayed(np.int64(steps[word, rank]), decay)
                     real = measure.parts[near[word, rank]] * 2.0**-62 * weight * scale[word]
                     accepted = fits(real, random[at + 2], random[at + 3])
                 if accepted:
@@ -279,8 +277,8 @@ def attempts(
                 output = _from_block(rows, word, part, random, at)
             else:
                 other = find(random[at + 1] >> np.uint64(2), measure)
-                apart, last = steps_between(points, word, other, law.root), steps[word, k - 1]
-                chance = decay(np.int64(apart), law) * tail[word]
+                apart, last = steps_between(points, word, other, decay.root), steps[word, k - 1]
+                chance = decayed(np.int64(apart), decay) * tail[word]
                 accepted = apart >= last and coin(chance, random[at + 2], random[at + 3])
                 if accepted and not _listed(near[word], last, other, apart):
                     output = other

@@ -100,15 +100,15 @@ class TEM(Mechanism):
         bound["settings"]["prior"] = checksum(self.measure.parts)
         return bound | {"decay": list(self.decay)}
 
-    def exponential_law(self) -> tuple[NDArray[np.float64], float, float]:
+    def exponential_decay(self) -> tuple[NDArray[np.float64], float, float]:
         """Return the base measure, the rate and the truncation."""
         return self.measure.weights, self.t, self.gamma
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Return the natural logarithm of the output distribution of a word (or of ``UNKNOWN``), shape (V,)."""
-        return self._law(word, self.measure.weights)
+        return self._log_prob(word, self.measure.weights)
 
-    def _law(self, word: str | int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _log_prob(self, word: str | int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         number, score = self.resolve(word), np.log(weights)
         if number != UNKNOWN:
             score = score - self.t * np.minimum(self.distances(number), self.gamma)

@@ -84,7 +84,6 @@ def _parts_outside(nodes: Nodes, before: NDArray[np.uint64], node: int, up: int)
 def _normalisers(
     nodes: Nodes, before: NDArray[np.uint64], reach: NDArray[np.float64], atoms: int
 ) -> NDArray[np.float64]:
-    """Return ``Z(w)`` of each atom."""
     sums = np.zeros(len(nodes.level))
     for node in range(len(sums) - 2, -1, -1):
         up = nodes.parent[node]
@@ -95,7 +94,7 @@ def _normalisers(
     return sums[:atoms]
 
 
-class _Tables(NamedTuple):
+class _TreeTables(NamedTuple):
     """What a compiled attempt reads. Places count words in depth-first order."""
 
     nodes: Nodes
@@ -118,7 +117,7 @@ def _bits(count: np.uint64) -> np.uint64:
 
 
 @njit
-def _weight(tables: _Tables, node: int, up: int) -> float:
+def _weight(tables: _TreeTables, node: int, up: int) -> float:
     """Return the scaled weight of the parts outside a node, rounded up to a power of two."""
     bits = _bits(_parts_outside(tables.nodes, tables.before, node, up))
     parts = 2.0 ** (np.float64(bits) - 62.0)
@@ -126,8 +125,7 @@ def _weight(tables: _Tables, node: int, up: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _fill(tables: _Tables) -> None:
-    """Fill in the whole parts of all nodes, parents before children."""
+def _fill(tables: _TreeTables) -> None:
     for node in range(len(tables.above) - 2, -1, -1):
         up = np.int64(tables.nodes.parent[node])
         tables.above[node] = tables.above[up] + np.uint64(math.ceil(_weight(tables, node, up)))
@@ -137,7 +135,7 @@ def _fill(tables: _Tables) -> None:
 
 @njit
 def _attempt(
-    tables: _Tables, measure: MeasureTables, word: int, random: NDArray[np.uint64], at: int
+    tables: _TreeTables, measure: MeasureTables, word: int, random: NDArray[np.uint64], at: int
 ) -> int:
     """Make one attempt by the four random words from ``at`` on: the output, or -1 where it fails."""
     if word < 0:  # an unknown word
@@ -168,7 +166,7 @@ def _attempt(
 
 @njit(cache=True, nogil=True)
 def _attempts(
-    tables: _Tables,
+    tables: _TreeTables,
     measure: MeasureTables,
     ids: NDArray[np.int32],
     pending: NDArray[np.int64],
@@ -257,15 +255,15 @@ class TreeTEM(Mechanism):
         scale = 2.0**61 * (1 - 2.0**-20) / float(normalisers.max())
         public = nodes, self.index.places, order, before, reach, scale
         empty = np.zeros(atoms, np.uint64), np.zeros(len(nodes.level), np.uint64)
-        self._tables = _Tables(*public, *empty)
+        self._tables = _TreeTables(*public, *empty)
         _fill(self._tables)
 
     def binding(self) -> dict[str, Any]:
         """Return what a record about this mechanism is bound to; the prior by its exact parts."""
         bound = super().binding()
         bound["settings"]["prior"] = checksum(self.measure.parts)
-        law = [self.t, self.gamma, checksum(self.index.order), checksum(self._reach)]
-        return bound | {"law": law}
+        form = [self.t, self.gamma, checksum(self.index.order), checksum(self._reach)]
+        return bound | {"law": form}
 
     # The output distribution
 
@@ -331,19 +329,19 @@ class TreeTEM(Mechanism):
         number, tree = self.resolve(word), self.index
         if number == UNKNOWN:
             return []
-        law, met = np.exp(self.log_prob(number))[tree.order], tree.levels_of(number)
+        chances, met = np.exp(self.log_prob(number))[tree.order], tree.levels_of(number)
         others = np.arange(len(tree)) != tree.places[number]
         made = []
         for level in _spread(np.unique(met[others]), _GROUPS):
             ring = np.flatnonzero(others & (met == level))
-            top = ring[np.argsort(-law[ring], kind="stable")[:_SHOWN]]
+            top = ring[np.argsort(-chances[ring], kind="stable")[:_SHOWN]]
             height = float(tree.heights[level - 1]) if level else 0.0
             made.append(
                 Group(
                     name=tree.names[level - 1] if tree.names and level else f"height {height:.4g}",
                     words=int((met <= level).sum()),
                     loss=self._loss_within(height) if level else 0.0,
-                    probability=min(float(law[met <= level].sum()), 1.0),
+                    probability=min(float(chances[met <= level].sum()), 1.0),
                     likeliest=tuple(tree.vocabulary.words[each] for each in tree.order[top]),
                 )
             )

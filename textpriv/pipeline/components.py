@@ -162,7 +162,6 @@ def make_component(
 
 
 def _refuse_twice() -> NoReturn:
-    """Refuse a second form in one pipeline."""
     raise MechanismError(
         f"The words are private already. Use either the tokenizer {TOKENIZER_NAME} or one "
         "component textpriv, not both: a second pass changes more words and protects nobody better."

@@ -282,7 +282,6 @@ class PrivateForm:
 
 
 def _refuse_settings(given: dict[str, Any]) -> None:
-    """Refuse what a call brings by ``component_cfg``."""
     if given:
         raise MechanismError(
             f"textpriv takes no {min(given)!r} for single calls (component_cfg): put settings in its config."

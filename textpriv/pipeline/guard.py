@@ -86,7 +86,6 @@ def guard(nlp: Language) -> None:
 
 
 def _moved(part: Any, old: Any, new: Any) -> Any:
-    """Return a tokenizer or matcher that works in the new vocabulary."""
     try:
         part.vocab = new
     except AttributeError:  # of a compiled class

@@ -22,11 +22,11 @@ except ImportError:
 
 
 class TextprivOperator(Operator):
-    """The operator "textpriv": a span becomes a private surface by the law of its kind.
+    """The operator "textpriv": a span becomes a private surface by the mechanism of its kind.
 
     Its parameters are ``privatizer``, a Privatizer whose policy of spans has ``undetected="pass what the detector misses"``,
-    ``document``, the name of this text, within which consistent laws draw the same again, and optionally ``author``. Give
-    each text a name of its own. What is guaranteed is ``privatizer.statement``.
+    ``document``, the name of this text, within which consistent mechanisms draw the same again, and optionally ``author``.
+    Give each text a name of its own. What is guaranteed is ``privatizer.statement``.
     """
 
     def operate(self, text: str = "", params: dict[str, Any] | None = None) -> str:

@@ -1,8 +1,8 @@
 """The plan of a document: which of it are typed spans, which are words, and how both are read and drawn.
 
 A text is split at its spans. The pieces between them are tokenized one by one like any text, so no word's reading depends on
-what is in a span. Each span becomes one token whose law draws its surface. No token leaves because a detector missed it:
-everything outside of spans is words.
+what is in a span. Each span becomes one token whose mechanism draws its surface. No token leaves because a detector missed
+it: everything outside of spans is words.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from textpriv.ledger import Shared
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.randomness import Stream, framed
 from textpriv.spans.detectors import Detector
-from textpriv.spans.laws.base import WHOSE, Scopes
-from textpriv.spans.laws.surrogates import Mask
+from textpriv.spans.mechanisms.base import WHOSE, Scopes
+from textpriv.spans.mechanisms.surrogates import Mask
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.spans.span import ReadSpan, Span, checked, without_overlaps
 from textpriv.statement import PrivacyStatement
@@ -77,9 +77,9 @@ class SpanPlan:
         if not all(isinstance(each, Detector) for each in self.detectors):
             raise SpanError('detector takes detectors, such as make_detector("patterns").')
         self._passes = policy.undetected == UNDETECTED_PASS
-        # If words pass, what is found and no law can read must not pass with them.
+        # If words pass, what is found and no mechanism can read must not pass with them.
         self._kinds = (*policy.kinds, *("SPAN",) * self._passes)
-        self._laws = (*policy.laws.values(), *(Mask("SPAN"),) * self._passes)
+        self._mechanisms = (*policy.mechanisms.values(), *(Mask("SPAN"),) * self._passes)
         declared = (label for each in self.detectors for label in getattr(each, "labels", ()))
         self._unknown = self._unknown_of(declared)
         self._warned: set[str] = set()
@@ -123,12 +123,12 @@ class SpanPlan:
         written = [text[span.start : span.end] for text, each in pairs for span in each]
         offsets = np.array([span[:2] for span in spans], dtype=np.int64).reshape(-1, 2)
         tokens = SpanTokens(self._kinds, [span.value for span in spans], written, offsets)
-        codes = np.array([SPAN - span.law for span in spans], dtype=np.int32)
+        codes = np.array([SPAN - span.mechanism for span in spans], dtype=np.int32)
         pieces = reader.encode([*itertools.chain.from_iterable(map(_pieces, texts, found))])
         return replace(_joined(pieces, spans_of, codes), spans=tokens)
 
     def _find(self, texts: Sequence[str], labels: Sequence[Labels] | None) -> list[list[ReadSpan]]:
-        """The spans of each text that their laws draw, in order."""
+        """The spans of each text that their mechanisms draw, in order."""
         sources = [_detected(detector, texts) for detector in self.detectors]
         if labels is not None and len(labels) != len(texts):
             raise SpanError(f"there are {len(texts)} texts and the labels of {len(labels)}.")
@@ -183,17 +183,18 @@ class SpanPlan:
         return given
 
     def _read(self, text: str, span: Span) -> ReadSpan | None:
-        law = self.policy.law_of(span.kind)
-        value = None if law is None else self._laws[law].parse(text[span.start : span.end])
-        if law is not None and value is not None:
-            return ReadSpan(span.start, span.end, law, value)
+        mechanism = self.policy.mechanism_of(span.kind)
+        if mechanism is not None:
+            value = self._mechanisms[mechanism].parse(text[span.start : span.end])
+            if value is not None:
+                return ReadSpan(span.start, span.end, mechanism, value)
         if self._passes:
-            return ReadSpan(span.start, span.end, len(self._laws) - 1, _MASKED)
+            return ReadSpan(span.start, span.end, len(self._mechanisms) - 1, _MASKED)
         return None
 
     def _with_rests(self, stay: list[ReadSpan], found: Sequence[ReadSpan]) -> list[ReadSpan]:
         """Add a mask for each part that was found and is in no span that stays, so that it does not pass."""
-        mask, size = len(self._laws) - 1, max((span.end for span in found), default=0)
+        mask, size = len(self._mechanisms) - 1, max((span.end for span in found), default=0)
         rest = np.zeros(size + 1, dtype=np.int8)
         for span in found:
             rest[span.start : span.end] = 1
@@ -203,11 +204,11 @@ class SpanPlan:
         return sorted([*stay, *(ReadSpan(start, end, mask, _MASKED) for start, end in edges)])
 
     def draw_alone(self, text: str, kind: str, scopes: Scopes) -> str:
-        """Draw a private surface for the text of one span; the mask if no law can read it."""
+        """Draw a private surface for the text of one span; the mask if no mechanism can read it."""
         span = self._read(text, Span(0, len(text), kind))
         if span is None:
             return "[SPAN]"
-        return self._laws[span.law].draw([span.value], Stream(), scopes)[0]
+        return self._mechanisms[span.mechanism].draw([span.value], Stream(), scopes)[0]
 
     # Drawing
 
@@ -223,7 +224,7 @@ class SpanPlan:
             counts = Counter((SPAN - codes[codes <= SPAN]).tolist())
             if scopes[number].person is None:
                 with at_position(number):
-                    if any(self._laws[law].scope == "person" for law in counts):
+                    if any(self._mechanisms[mechanism].scope == "person" for mechanism in counts):
                         raise SpanError(WHOSE)
             written = (framed(text.encode()) for text in batch.spans.texts[first:last])
             content = framed(codes.astype("<i4").tobytes()) + b"".join(written)
@@ -236,14 +237,14 @@ class SpanPlan:
         """Return the batch with a private surface for each span, drawn from its document's stream."""
         assert batch.spans is not None
         is_span = batch.codes <= SPAN
-        laws = (SPAN - batch.codes[is_span]).tolist()
-        surfaces = [""] * len(laws)
+        mechanisms = (SPAN - batch.codes[is_span]).tolist()
+        surfaces = [""] * len(mechanisms)
         for number, (first, last) in enumerate(_spans_of(batch)):
-            # Law by law, in their order: so a document's stream is read.
-            for law in sorted(set(laws[first:last])):
-                chosen = [span for span in range(first, last) if laws[span] == law]
+            # Mechanism by mechanism, in their order: so a document's stream is read.
+            for mechanism in sorted(set(mechanisms[first:last])):
+                chosen = [span for span in range(first, last) if mechanisms[span] == mechanism]
                 values = [batch.spans.values[span] for span in chosen]
-                drawn = self._laws[law].draw(values, streams[number], scopes[number])
+                drawn = self._mechanisms[mechanism].draw(values, streams[number], scopes[number])
                 for span, surface in zip(chosen, drawn, strict=True):
                     surfaces[span] = surface
         strings = list(batch.strings)

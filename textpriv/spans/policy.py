@@ -1,4 +1,4 @@
-"""The policy of spans: which law each kind goes to, and what becomes of everything that no detector found."""
+"""The policy of spans: which mechanism each kind goes to, and what becomes of everything that no detector found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from textpriv.errors import SpanError
 from textpriv.ledger import Shared
-from textpriv.spans.laws.base import SpanClaim, SpanLaw, registry
+from textpriv.spans.mechanisms.base import SpanClaim, SpanMechanism, registry
 from textpriv.statement import PrivacyStatement, at_most
 from textpriv.tokenization.policy import LOWERED
 
@@ -62,35 +62,40 @@ _ADJACENT = (
 
 @dataclass(frozen=True)
 class SpanPolicy:
-    """Which law each kind of span goes to.
+    """Which mechanism each kind of span goes to.
 
     A label is compared without regard to case and to a prefix such as ``B-``. A label of a detector that the policy does not
-    know is drawn as words, with a warning; one that comes with a text is an error. Spans that their law cannot read are
-    drawn as words too.
+    know is drawn as words, with a warning; one that comes with a text is an error. Spans that their mechanism cannot read
+    are drawn as words too.
 
     Attributes
     ----------
-    laws : mapping of str to SpanLaw
+    mechanisms : mapping of str to SpanMechanism
         By kind. Draws of two kinds within a person or document are independent: labels bring what must move together under
         one kind. Of two equal spans the kind that comes first here counts.
     labels : mapping of str to str
         From a detector's label to a kind, or to "words"; over those of :data:`LABELS`.
     undetected : str
         "words", or ``"pass what the detector misses"``: all else is released as written, and nothing of it is protected.
-        All that is found and is drawn by no law is masked then.
+        All that is found and is drawn by no mechanism is masked then.
     """
 
-    laws: Mapping[str, SpanLaw]
+    mechanisms: Mapping[str, SpanMechanism]
     labels: Mapping[str, str] = field(default_factory=dict)
     undetected: str = "words"
 
     def __post_init__(self) -> None:
         # Draws of two kinds within a person must be independent, or their losses would not add up.
-        kept = {k: law if law.scope is None else law.of_kind(k) for k, law in self.laws.items()}
-        object.__setattr__(self, "laws", kept)
+        kept = {
+            kind: method if method.scope is None else method.of_kind(kind)
+            for kind, method in self.mechanisms.items()
+        }
+        object.__setattr__(self, "mechanisms", kept)
         for kind in self.labels.values():
-            if kind not in self.laws and kind != WORDS:
-                raise SpanError(f"a label stands for {kind!r}, which has no law in this policy.")
+            if kind not in self.mechanisms and kind != WORDS:
+                raise SpanError(
+                    f"a label stands for {kind!r}, which has no mechanism in this policy."
+                )
         if self.undetected not in ("words", UNDETECTED_PASS):
             raise SpanError(
                 f'undetected is "words" or "{UNDETECTED_PASS}"; got {self.undetected!r}.'
@@ -99,22 +104,22 @@ class SpanPolicy:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds, in their order."""
-        return tuple(self.laws)
+        return tuple(self.mechanisms)
 
     @property
     def needs_person(self) -> bool:
-        """Whether a law draws the same for all documents of a person."""
-        return any(law.scope == "person" for law in self.laws.values())
+        """Whether a mechanism draws the same for all documents of a person."""
+        return any(mechanism.scope == "person" for mechanism in self.mechanisms.values())
 
     @cached_property
     def known_labels(self) -> dict[str, str]:
         """The kind of each label that the policy knows, or "words"."""
-        own = {kind: kind for kind in self.laws} | dict(self.labels)
+        own = {kind: kind for kind in self.mechanisms} | dict(self.labels)
         usual = {label: own.get(kind, kind) for label, kind in LABELS.items()}
         return own | {
             label: kind
             for label, kind in usual.items()
-            if label not in own and (kind in self.laws or kind == WORDS)
+            if label not in own and (kind in self.mechanisms or kind == WORDS)
         }
 
     @cached_property
@@ -126,10 +131,10 @@ class SpanPolicy:
         exact = self.known_labels.get(label)
         return exact or self._in_capitals.get(_PREFIX.sub("", label.upper()))
 
-    def law_of(self, label: str) -> int | None:
-        """Return the number of the law that a label goes to; None if it is drawn as words."""
+    def mechanism_of(self, label: str) -> int | None:
+        """Return the number of the mechanism that a label goes to; None if it is drawn as words."""
         kind = self.kind_of(label)
-        return self.kinds.index(kind) if kind in self.laws else None
+        return self.kinds.index(kind) if kind in self.mechanisms else None
 
     @classmethod
     def of(cls, given: SpanPolicy | str | Path | Mapping[str, Any]) -> SpanPolicy:
@@ -168,8 +173,8 @@ class SpanPolicy:
     def from_dict(cls, settings: Mapping[str, Any]) -> SpanPolicy:
         """Make a policy of ``kinds``, ``labels`` and ``undetected``.
 
-        In ``kinds`` each has the registered name of its ``law``, and the law's settings beside it. With ``preset``, the name
-        of one, kinds and labels are added to those of the preset or replace them.
+        In ``kinds`` each has the registered name of its ``method``, and its settings beside it. With ``preset``, the name of
+        one, kinds and labels are added to those of the preset or replace them.
         """
         rest = dict(settings)
         try:
@@ -180,7 +185,7 @@ class SpanPolicy:
                 }
                 rest = preset | rest | both
             kinds = dict(rest.pop("kinds", {}))
-            return cls({kind: _law(kind, given) for kind, given in kinds.items()}, **rest)
+            return cls({kind: _mechanism(kind, given) for kind, given in kinds.items()}, **rest)
         except (TypeError, AttributeError) as error:
             raise SpanError(
                 f"a policy has tables of kinds and labels, and undetected: {error}."
@@ -189,26 +194,29 @@ class SpanPolicy:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings that rebuild this policy, in JSON types."""
         return {
-            "kinds": {kind: {"law": law.name, **law.settings()} for kind, law in self.laws.items()},
+            "kinds": {
+                kind: {"method": each.name, **each.settings()}
+                for kind, each in self.mechanisms.items()
+            },
             "labels": dict(self.labels),
             "undetected": self.undetected,
         }
 
     def fingerprint(self) -> list[Any]:
         """Everything that decides, with a key and what was found, what is drawn, in JSON types."""
-        laws = [(kind, law.fingerprint()) for kind, law in self.laws.items()]
-        return [laws, sorted(self.labels.items()), self.undetected]
+        drawn = [(kind, method.fingerprint()) for kind, method in self.mechanisms.items()]
+        return [drawn, sorted(self.labels.items()), self.undetected]
 
     @cached_property
     def claims(self) -> dict[str, SpanClaim]:
-        """What the law of each kind guarantees."""
-        return {kind: law.claim() for kind, law in self.laws.items()}
+        """What the mechanism of each kind guarantees."""
+        return {kind: mechanism.claim() for kind, mechanism in self.mechanisms.items()}
 
     def account(self, counts: Mapping[int, int]) -> tuple[float, float, tuple[Shared, ...]]:
-        """Bound what the spans of a document lose, given how many go to each law.
+        """Bound what the spans of a document lose, given how many go to each mechanism.
 
-        The number beyond the last law is the mask's. The results are nats and rho (zCDP) of what is drawn for each span, and
-        the losses by what is drawn once for a person or the document. A loss of L nats both ways is L^2 / 2-zCDP.
+        A number beyond the last mechanism is the mask's. The results are nats and rho (zCDP) of the draws of each span,
+        and the losses by what is drawn once for a person or the document. A loss of L nats both ways is L^2 / 2-zCDP.
         """
         nats = rho = 0.0
         shared = []
@@ -219,7 +227,7 @@ class SpanPolicy:
                 nats += count * loss
                 rho += count * loss**2 / 2
             elif count:
-                once = self.laws[kind].drawn_once()
+                once = self.mechanisms[kind].drawn_once()
                 shared.append(Shared(once, claim.per, loss, loss**2 / 2))
         return nats, rho, tuple(shared)
 
@@ -256,10 +264,10 @@ class SpanPolicy:
         free = {kind: claim for kind, claim in self.claims.items() if claim.largest == 0}
         notes = []
         if free:
-            by_law: dict[str, list[str]] = {}
+            by_name: dict[str, list[str]] = {}
             for kind in free:
-                by_law.setdefault(self.laws[kind].name, []).append(kind)
-            listed = "; ".join(f"{name} of {', '.join(kinds)}" for name, kinds in by_law.items())
+                by_name.setdefault(self.mechanisms[kind].name, []).append(kind)
+            listed = "; ".join(f"{name} of {', '.join(kinds)}" for name, kinds in by_name.items())
             proofs = ", ".join(dict.fromkeys(claim.proof for claim in free.values()))
             notes.append(
                 "Spans of these kinds are drawn without their text, apart from what is listed as not protected. They "
@@ -270,16 +278,16 @@ class SpanPolicy:
                 largest = f", {at_most(claim.largest, 4)} between any two"
                 under = " under one key" * (claim.per != "span")
                 notes.append(
-                    f"Spans of kind {kind} are drawn by {claim.law}. They lose at most {at_most(claim.epsilon)} nats a "
-                    f"{claim.unit}{largest}. This counts once for each {claim.per}{under} ({claim.proof})"
+                    f"Spans of kind {kind} are drawn by {claim.mechanism}. They lose at most {at_most(claim.epsilon)} nats "
+                    f"a {claim.unit}{largest}. This counts once for each {claim.per}{under} ({claim.proof})"
                 )
         return notes
 
 
-def _law(kind: str, given: Any) -> SpanLaw:
+def _mechanism(kind: str, given: Any) -> SpanMechanism:
     try:
         settings = {"kind": kind, **given}
-        law: SpanLaw = registry.get(settings.pop("law", None))(**settings)
+        mechanism: SpanMechanism = registry.get(settings.pop("method", None))(**settings)
     except (TypeError, ValueError) as error:
-        raise SpanError(f"the law of {kind}: {error}") from None
-    return law
+        raise SpanError(f"the method of {kind}: {error}") from None
+    return mechanism

@@ -1,7 +1,7 @@
 """Spans of a text, by kind and offsets: read from labels, checked, and freed of overlaps.
 
 Offsets count characters (code points). Empty spans are left out, and a boundary between a letter and its combining marks
-moves outwards. Spans that their law cannot read are as if not found. Of those that overlap the longest stays, of equal
+moves outwards. Spans that their mechanism cannot read are as if not found. Of those that overlap the longest stays, of equal
 lengths the leftmost, of equal spans the kind that the policy declares first.
 """
 
@@ -29,11 +29,11 @@ class Span(NamedTuple):
 
 
 class ReadSpan(NamedTuple):
-    """A span with its law's number in the policy, and the value that the law read."""
+    """A span with its mechanism's number in the policy, and the value that the mechanism read."""
 
     start: int
     end: int
-    law: int
+    mechanism: int
     value: Any
 
 
@@ -87,7 +87,7 @@ def without_overlaps(spans: Sequence[ReadSpan], size: int) -> list[ReadSpan]:
     """The spans that stay by the rule above, in the order of the text of so many characters."""
     taken = bytearray(size)
     left = []
-    for span in sorted(spans, key=lambda span: (span.start - span.end, span.start, span.law)):
+    for span in sorted(spans, key=lambda span: (span.start - span.end, span.start, span.mechanism)):
         # What was taken is at least as long: where it overlaps it covers one of the ends.
         if not (taken[span.start] or taken[span.end - 1]):
             taken[span.start : span.end] = b"\1" * (span.end - span.start)

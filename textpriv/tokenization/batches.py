@@ -26,7 +26,7 @@ class SpanTokens:
     kinds : tuple of str
         By their numbers in the codes.
     values : list
-        The value that the law of each span read, and draws from.
+        The value that the mechanism of each span read, and draws from.
     texts : list of str
         The spans as written.
     offsets : ndarray of int64, shape (S, 2)
@@ -51,7 +51,7 @@ class RawBatch:
         Offsets of the documents in the codes.
     strings : list of str
         For each token with a code below ``UNKNOWN``, in order, what is released: the mask, the token as written, or the
-        surface of a typed span (the mask until its law has drawn).
+        surface of a typed span (the mask until its mechanism has drawn).
     spans : SpanTokens, optional
         The typed spans, if the texts were searched for them.
     """

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from textpriv.errors import PolicyError, TextprivError
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization.batches import KEPT, MASKED, RawBatch
-from textpriv.tokenization.policy import CLASSES, MASK, TokenPolicy
+from textpriv.tokenization.policy import CLASSES, FIRST_FIT, MASK, TOKEN_CLASSES, TokenPolicy
 
 DEFAULT_LANGUAGE = "en"  # of an index without a language
 _LONGEST = (
@@ -137,7 +137,6 @@ class TextEncoder:
         return chunk
 
     def _add(self, new: Sequence[str]) -> None:
-        """Enter the tokens of new chunks, in the order of their numbers."""
         found: list[list[tuple[int, str]]] = []
         for start in range(0, len(new), _AT_ONCE):
             part = list(map(self._read, new[start : start + _AT_ONCE]))
@@ -169,26 +168,16 @@ def without_halves(text: str) -> str:
 
 
 class _Rules(NamedTuple):
-    """spaCy's tokenizer of a language.
-
-    Attributes
-    ----------
-    tokenizer : spacy.tokenizer.Tokenizer
-    has_blanks : bool
-        Whether words are separated by blanks. Only spaCy's own tokenizer goes by rules; those of languages without blanks
-        find words in long chunks.
-    lock : threading.Lock
-        The store of strings has one memory zone at a time.
-    """
+    """spaCy's tokenizer of a language."""
 
     tokenizer: Any
-    has_blanks: bool
-    lock: threading.Lock
+    has_blanks: bool  # between words; other tokenizers find words in long chunks
+    lock: threading.Lock  # the store of strings has one memory zone at a time
 
 
 @functools.cache
 def _rules(language: str) -> _Rules:
-    from spacy.attrs import IS_PUNCT, IS_SPACE, IS_STOP, LIKE_NUM
+    from spacy.attrs import IDS
     from spacy.tokenizer import Tokenizer
     from spacy.util import get_lang_class, registry
     from spacy.vocab import create_vocab
@@ -207,10 +196,9 @@ def _rules(language: str) -> _Rules:
             else f"spaCy's rules of the language {language!r} need another package: pip install 'spacy[{language}]'."
         ) from error
     # Of a word new to spaCy only the classes are computed: the other features take as long as the tokenization.
+    features = [IDS[TOKEN_CLASSES[name].feature.upper()] for name in FIRST_FIT]
     getters = vocabulary.lex_attr_getters
-    vocabulary.lex_attr_getters = {
-        each: getters[each] for each in (IS_PUNCT, IS_SPACE, IS_STOP, LIKE_NUM)
-    }
+    vocabulary.lex_attr_getters = {each: getters[each] for each in features}
     has_blanks = type(tokenizer) is Tokenizer
     if has_blanks:
         tokenizer.max_cache_size = 0  # of chunks: each is tokenized once
@@ -238,11 +226,8 @@ def _tokenized(language: str, chunks: Sequence[str]) -> list[list[tuple[str, str
 
 def _class_of(token: Any) -> str:
     """The first class of a token, "" for a word."""
-    if token.is_punct:
-        return "punctuation"
-    if token.like_num:
-        return "number"
-    return "stopword" if token.is_stop else ""
+    fits = (name for name in FIRST_FIT if getattr(token, TOKEN_CLASSES[name].feature))
+    return next(fits, "")
 
 
 def _blank(run: str) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from textpriv.errors import PolicyError
 
 ACTIONS = ("sample", "mask", "drop", "keep")
-CLASSES = ("unknown", "number", "punctuation", "space", "stopword")
 MASK = "[MASK]"
 LOWERED = (
     "The text is lower-cased (str.lower) before it is tokenized, so casing changes neither the released words nor their "
@@ -21,28 +20,63 @@ LOWERED = (
 )
 SPLIT = 'spaCy splits words such as "well-known" into tokens. Each token is protected, but their number is not hidden'
 
-# Released as written, or in lower case where the policy lowers the text.
-_KEPT = {
-    "unknown": "words outside the vocabulary, released {cased}",
-    "number": "numbers, released {cased}",
-    "punctuation": "punctuation, and emoticons made of it such as :) or :-(, released as written",
-    "space": "line breaks and the places of extra blanks",
-    "stopword": "stop words, released {cased}",
+
+class TokenClass(NamedTuple):
+    """A class of tokens: how spaCy knows one, and what options, statements and pages say of it."""
+
+    feature: str  # of spaCy's tokens; words outside the vocabulary have none
+    title: str  # of one token
+    several: str
+    kept: str  # what shows if the class is released as written, or in lower case
+    masked: str
+    dropped: str
+
+
+# All classes by their names, in the order of their codes. Each is also a field of TokenPolicy and of the command's options.
+TOKEN_CLASSES = {
+    "unknown": TokenClass(
+        "",
+        "word outside the vocabulary",
+        "words outside the vocabulary",
+        "words outside the vocabulary, released {cased}",
+        "which words are outside the vocabulary (masked)",
+        "how many words are in the vocabulary (others are left out)",
+    ),
+    "number": TokenClass(
+        "like_num",
+        "number",
+        "numbers",
+        "numbers, released {cased}",
+        "which words are numbers (masked)",
+        "how many words are not numbers (numbers are left out)",
+    ),
+    "punctuation": TokenClass(
+        "is_punct",
+        "punctuation",
+        "punctuation",
+        "punctuation, and emoticons made of it such as :) or :-(, released as written",
+        "the places of punctuation and of emoticons made of it (masked)",
+        "how many tokens are neither punctuation nor emoticons made of it (both are left out)",
+    ),
+    "space": TokenClass(
+        "is_space",
+        "blank",
+        "line breaks and runs of spaces",
+        "line breaks and the places of extra blanks",
+        "the places of line breaks and extra blanks (masked)",
+        "how many tokens are not blanks (blanks are left out)",
+    ),
+    "stopword": TokenClass(
+        "is_stop",
+        "stop word",
+        "words such as 'the'",
+        "stop words, released {cased}",
+        "which words are stop words (masked)",
+        "how many words are not stop words (stop words are left out)",
+    ),
 }
-_MASKED = {
-    "unknown": "which words are outside the vocabulary (masked)",
-    "number": "which words are numbers (masked)",
-    "punctuation": "the places of punctuation and of emoticons made of it (masked)",
-    "space": "the places of line breaks and extra blanks (masked)",
-    "stopword": "which words are stop words (masked)",
-}
-_DROPPED = {
-    "unknown": "how many words are in the vocabulary (others are left out)",
-    "number": "how many words are not numbers (numbers are left out)",
-    "punctuation": "how many tokens are neither punctuation nor emoticons made of it (both are left out)",
-    "space": "how many tokens are not blanks (blanks are left out)",
-    "stopword": "how many words are not stop words (stop words are left out)",
-}
+CLASSES = tuple(TOKEN_CLASSES)
+FIRST_FIT = ("space", "punctuation", "number", "stopword")  # a token is of the first that fits
 
 
 @dataclass(frozen=True)
@@ -127,11 +161,10 @@ class TokenPolicy:
         """What stays visible under this policy, in plain words."""
         exposed = ["the number and order of documents, and of the tokens of each"]
         cased = "in lower case" if self.case == "lower" else "as written"
-        for name in CLASSES:
-            action = getattr(self, name)
-            table = {"keep": _KEPT, "mask": _MASKED, "drop": _DROPPED}.get(action)
-            if table is not None:
-                exposed.append(table[name].format(cased=cased))
+        for name, each in TOKEN_CLASSES.items():
+            shown = {"keep": each.kept, "mask": each.masked, "drop": each.dropped}
+            if (action := getattr(self, name)) in shown:
+                exposed.append(shown[action].format(cased=cased))
         return tuple(exposed)
 
     def notes(self) -> tuple[str, ...]:

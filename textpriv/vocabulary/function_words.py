@@ -99,7 +99,6 @@ def _of_language(language: str | None) -> FunctionWords | None:
 
 
 def _read(path: Path) -> tuple[str, ...]:
-    """Read a file of words; lines that begin with # are left out."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -188,7 +188,6 @@ def is_number(field: bytes) -> bool:
 def _read_text(
     path: Path, limit: int | None, promised: int | None, dimension: int
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Read lines of a word, which may contain spaces, and its values."""
     words: list[str] = []
     values = array("f")
     lines = islice(lines_of(path), 0 if promised is None else 1, None)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.index.tree import Tree
 from textpriv.mechanisms import default_name, mechanism_names, registry
 from textpriv.privatizer import Privatizer
@@ -107,7 +107,6 @@ class Playground:
         return sorted(names, key=lambda name: name != default_name(self.index))
 
     def _prepare(self, settings: Settings) -> Privatizer:
-        """Return the privatizer of some settings; 422 for settings that the index cannot carry."""
         make = registry.get(mechanism_names()[settings.mechanism])
         try:
             return Privatizer(make(epsilon=settings.epsilon)(self.index))
@@ -148,16 +147,15 @@ class Playground:
         }
 
     def _guess(self, settings: Settings) -> Future[NDArray[np.int64]]:
-        """Compute the attacker's guess for each output in the background."""
         mechanism = self.prepare(settings).mechanism
-        return self._background.submit(lambda: Law(mechanism).likeliest()[0][0])
+        return self._background.submit(lambda: OutputDistribution(mechanism).likeliest()[0][0])
 
     def _attacked(
         self, settings: Settings, codes: NDArray[np.int32], outputs: NDArray[np.int32]
     ) -> str:
         """How many words of this draw the Bayes attacker on single words recovers."""
         mechanism = self.prepare(settings).mechanism
-        if not mechanism.has_law or len(self.index) > _ATTACKED:
+        if not mechanism.has_log_prob or len(self.index) > _ATTACKED:
             return "The recovery rate of an attacker is not known here."
         found = self._guessed(settings)
         if not wait([found], timeout=_PATIENCE).done:
@@ -180,7 +178,7 @@ class Playground:
         self, mechanism: Mechanism, codes: NDArray[np.int32]
     ) -> list[tuple[str, float]] | None:
         """How often words of a text stay: names and illnesses of public lists first, then rare words."""
-        if not mechanism.has_law:
+        if not mechanism.has_log_prob:
             return None
         known = np.unique(codes[codes >= 0])[::-1].tolist()
         chosen = sorted(known, key=lambda word: word not in self._sensitive)[:_SHOWN]
@@ -191,7 +189,7 @@ class Playground:
     def explain(self, word: str, settings: Settings) -> dict[str, Any]:
         """Return what a word becomes: 404 outside the vocabulary, 422 without a closed form."""
         mechanism, vocabulary = self.prepare(settings).mechanism, self.index.vocabulary
-        if not mechanism.has_law:
+        if not mechanism.has_log_prob:
             raise BadRequest(422, f"{mechanism.name} has no output distribution in closed form.")
         known = next((each for each in (word, word.lower()) if each in vocabulary), None)
         if known is None:

@@ -13,7 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from textpriv.errors import TextprivError
-from textpriv.tokenization.policy import MASK
+from textpriv.tokenization.policy import FIRST_FIT, MASK, TOKEN_CLASSES
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -30,13 +30,6 @@ _STYLES = {
     _MASKED: "background:rgba(128,128,128,.45)",
     "kept": "background:rgba(230,124,0,.25);border-bottom:2px solid rgba(230,124,0,.9)",
     "unsure": "background:rgba(66,133,244,.18);border-bottom:2px dashed rgba(230,124,0,.9)",
-}
-_CLASSES = {
-    "space": "blank",
-    "punctuation": "punctuation",
-    "number": "number",
-    "stopword": "stop word",
-    "unknown": "word outside the vocabulary",
 }
 
 
@@ -121,7 +114,7 @@ def token_spans(words: Sequence[str], spaces: Sequence[bool], kinds: Sequence[st
         Whether a blank follows.
     kinds : sequence of str
         "drawn", "same" (drawn, and come out as it went in: for the holder of the original only), "masked", "kept: CLASS",
-        "drawn, or CLASS kept", or "typed span: KIND", drawn by the law of its kind.
+        "drawn, or CLASS kept", or "typed span: KIND", drawn by the mechanism of its kind.
     """
     spans = []
     for word, space, kind in zip(words, spaces, kinds, strict=True):
@@ -176,7 +169,7 @@ def _of_tokens(tokens: PrivateTokens) -> str:
 
 def kinds_of(tokens: PrivateTokens) -> list[str]:
     """How each private token was released: the kinds that :func:`token_spans` takes, without "same"."""
-    classes = [name for name in tokens.counts if name in _CLASSES]
+    classes = [name for name in tokens.counts if name in TOKEN_CLASSES]
     spans = tokens.spans
     kinds = []
     for place, output in enumerate(tokens.outputs.tolist()):
@@ -196,10 +189,10 @@ def _kept_class(word: str, classes: list[str]) -> str:
     from spacy.lang.lex_attrs import is_punct
 
     if "space" in classes and word.isspace():
-        return _CLASSES["space"]
+        return TOKEN_CLASSES["space"].title
     if "punctuation" in classes and is_punct(word):
-        return _CLASSES["punctuation"]
-    rest = [_CLASSES[name] for name in classes if name not in ("space", "punctuation")]
+        return TOKEN_CLASSES["punctuation"].title
+    rest = [TOKEN_CLASSES[name].title for name in classes if name not in ("space", "punctuation")]
     return " or ".join(rest)
 
 
@@ -218,9 +211,10 @@ def _of_doc(doc: Doc, place: int) -> str:
         if name == _DRAWN or name.startswith(_SPAN):
             kinds.append(name)
         elif seen[name] == counts[name]:
-            kinds.append(_MASKED if name == _MASKED else f"kept: {_CLASSES[name]}")
+            kinds.append(_MASKED if name == _MASKED else f"kept: {TOKEN_CLASSES[name].title}")
         else:
-            kinds.append(f"drawn, or {_CLASSES.get(name, 'mask')} kept")
+            kept = TOKEN_CLASSES[name].title if name in TOKEN_CLASSES else "mask"
+            kinds.append(f"drawn, or {kept} kept")
     return _document(
         [token.text for token in doc],
         [bool(token.whitespace_) for token in doc],
@@ -235,14 +229,11 @@ def _class_of(token: Token, counts: dict[str, int]) -> str:
         return f"{_SPAN}: {token.ent_type_}"
     if token.text == MASK and _MASKED in counts:
         return _MASKED
-    fits = {
-        "space": token.is_space,
-        "punctuation": token.is_punct,
-        "number": token.like_num,
-        "stopword": token.is_stop,
-        "unknown": not (token.is_space or token.is_punct),
-    }
-    return next((name for name, fit in fits.items() if fit and name in counts), _DRAWN)
+    for name in FIRST_FIT:
+        if name in counts and getattr(token, TOKEN_CLASSES[name].feature):
+            return name
+    is_word = not (token.is_space or token.is_punct)
+    return "unknown" if is_word and "unknown" in counts else _DRAWN
 
 
 def _short(statement: dict[str, Any]) -> str:

@@ -26,6 +26,7 @@ from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.statement import at_most, odds_in_words
+from textpriv.tokenization.policy import TOKEN_CLASSES
 from textpriv.web.pages import SAMPLE, Chart, asset, content_policy, fill
 from textpriv.web.render import kinds_of, token_spans
 
@@ -63,7 +64,7 @@ class Attack:
         chosen: Choice | None = None,
     ) -> Attack | None:
         """Compute what is not known; None for a mechanism whose pairs of words cannot all be compared."""
-        if not (mechanism.has_law and can_compare(mechanism)):
+        if not (mechanism.has_log_prob and can_compare(mechanism)):
             return None
         vocabulary = mechanism.index.vocabulary
         prior, is_content = mechanism.index.word_frequency, vocabulary.is_content
@@ -86,20 +87,20 @@ class SpanRow(NamedTuple):
     """How spans of a kind are replaced."""
 
     kind: str
-    law: str
+    mechanism: str
     loss: str
     stays: str
 
     @classmethod
     def of(cls, plan: SpanPlan) -> Iterator[SpanRow]:
         """Yield the kinds of a policy in its order."""
-        for kind, law in plan.policy.laws.items():
-            claim, shares = law.claim(), law.stays().items()
+        for kind, mechanism in plan.policy.mechanisms.items():
+            claim, shares = mechanism.claim(), mechanism.stays().items()
             loss = "none"
             if claim.largest:
                 loss = f"at most {at_most(claim.epsilon)} nats a {claim.unit}, once for each {claim.per}"
             stays = (f"{at_most(100 * share, 3)} % {where}".strip() for where, share in shares)
-            yield cls(kind, claim.law, loss, "; ".join(stays))
+            yield cls(kind, claim.mechanism, loss, "; ".join(stays))
 
 
 def report_page(
@@ -145,9 +146,10 @@ def report_page(
         sample=SAMPLE,
         private=token_spans(tokens.words, tokens.spaces, kinds),
         data=_looked_up(mechanism),
-        draws=0 if mechanism.has_law else _DRAWS,
+        draws=0 if mechanism.has_log_prob else _DRAWS,
         chart=_chart(tem) if tem else None,
         actions=privatizer.policy.to_dict(),
+        classes=TOKEN_CLASSES,
         spans=[] if privatizer.spans is None else [*SpanRow.of(privatizer.spans)],
         certificate=certificate,
     )
@@ -180,22 +182,22 @@ def _looked_up(mechanism: Mechanism) -> dict[str, Any]:
     """The words that the script of the page looks up, with their likeliest outputs."""
     words = mechanism.index.vocabulary.words
     entries, shown = [], dict[str, int]()
-    for number, word in enumerate(words[: _WORDS if mechanism.has_law else _ESTIMATED]):
-        law = _law(mechanism, number)
-        top = np.argsort(-law, kind="stable")[:_OUTPUTS]
+    for number, word in enumerate(words[: _WORDS if mechanism.has_log_prob else _ESTIMATED]):
+        chances = _distribution(mechanism, number)
+        top = np.argsort(-chances, kind="stable")[:_OUTPUTS]
         apart = mechanism.index.distances_of(np.array([number]))[0]
         outputs = [
-            [shown.setdefault(words[i], len(shown)), _short(law[i]), _short(apart[i])]
+            [shown.setdefault(words[i], len(shown)), _short(chances[i]), _short(apart[i])]
             for i in top.tolist()
-            if law[i] > 0
+            if chances[i] > 0
         ]
-        entries.append({"word": word, "keep": _short(law[number]), "outputs": outputs})
-    return {"vocabulary": [*shown], "words": entries, "exact": mechanism.has_law}
+        entries.append({"word": word, "keep": _short(chances[number]), "outputs": outputs})
+    return {"vocabulary": [*shown], "words": entries, "exact": mechanism.has_log_prob}
 
 
-def _law(mechanism: Mechanism, word: int) -> NDArray[np.float64]:
+def _distribution(mechanism: Mechanism, word: int) -> NDArray[np.float64]:
     """The output distribution of a word; from draws under a fixed public key where it has no closed form."""
-    if mechanism.has_law:
+    if mechanism.has_log_prob:
         return np.exp(mechanism.log_prob(word))
     stream = KeyedStreams(seed=0).stream(f"report {word}")
     drawn = mechanism.sample(np.full(_DRAWS, word, dtype=np.int32), stream)
@@ -213,12 +215,10 @@ def _kept_words(mechanism: Mechanism) -> list[str] | None:
 
 
 def _stays(mechanism: TEM) -> float:
-    """The share of tokens that stay as they are."""
     return keep_share(mechanism, _AVERAGED)[0]
 
 
 def _chart(mechanism: TEM) -> str:
-    """The share of words that stay, over epsilon."""
     epsilons = [float(each) for each in mechanism.epsilon * 2.0**_STEPS]
     settings = mechanism.settings()
     shares = [_stays(TEM(mechanism.index, **{**settings, "epsilon": each})) for each in epsilons]

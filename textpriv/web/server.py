@@ -97,7 +97,6 @@ class Application:
 
 
 def _check(scope: _Scope) -> None:
-    """Refuse a request by its headers."""
     values: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -146,7 +145,6 @@ async def _read(receive: _Receive) -> bytes:
 
 
 def _parse(body: bytes, field: str) -> dict[str, Any]:
-    """Read a request's JSON object, and check the one text in it."""
     try:
         given = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):

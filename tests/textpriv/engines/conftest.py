@@ -135,8 +135,8 @@ def contextual_private(table, contextual_settings) -> dict[str, str]:
 def typed(settings) -> tuple[pa.Table, PrivatizerSettings, dict[str, str]]:
     """Documents with dates of three persons, settings that move them, and what this process releases."""
     kinds = {
-        "DATE": {"law": "date-shift", "epsilon": 0.01, "scope": "person"},
-        "NUMBER": {"law": "number", "epsilon": 0.5, "low": 0, "high": 100},
+        "DATE": {"method": "date-shift", "epsilon": 0.01, "scope": "person"},
+        "NUMBER": {"method": "number", "epsilon": 0.5, "low": 0, "high": 100},
     }
     settings = replace(settings, spans={"kinds": kinds}, detect=("patterns",))
     rows = range(12)

@@ -20,7 +20,7 @@ from textpriv.errors import TextprivError
 from textpriv.evaluation import compare
 from textpriv.evaluation.best_attacker import BestAttacker
 from textpriv.evaluation.comparison import CLEAR, FUNCTION_ONLY, Documents, Task, interval
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.evaluation.learning import ChannelClassifier, _Originals
 from textpriv.index import Index, Tree
 from textpriv.language import NGrams
@@ -147,8 +147,11 @@ def test_the_channel_classifier_refuses_a_negative_c(index):
 
 @pytest.mark.parametrize("most", [SIZE, 10])
 def test_originals_follow_from_bayes_rule(index, most, monkeypatch):
-    law, outputs = Law(TEM(index, 4.0)), np.random.default_rng(1).uniform(10, 20, SIZE)
-    monkeypatch.setattr("textpriv.evaluation.law._LISTED", most)
+    law, outputs = (
+        OutputDistribution(TEM(index, 4.0)),
+        np.random.default_rng(1).uniform(10, 20, SIZE),
+    )
+    monkeypatch.setattr("textpriv.evaluation.distribution._LISTED", most)
     originals = _Originals(law, outputs)
     found = originals.matmat(np.eye(SIZE))
     assert_allclose(originals.rmatmat(np.eye(SIZE)), found.T, atol=1e-12)

@@ -141,7 +141,7 @@ def test_candidates_are_the_likeliest_words_of_each_output():
     for row, output in enumerate((1, 4)):
         joint = prior * law[:, output]
         assert found.words[row].tolist() == sorted(np.argsort(-joint)[:3])
-        assert_allclose(found.law[row], law[found.words[row], output], rtol=1e-5)
+        assert_allclose(found.distribution[row], law[found.words[row], output], rtol=1e-5)
         others = np.setdiff1d(np.arange(6), found.words[row])
         assert found.rest[row] == pytest.approx(joint[others].sum() / prior[others].sum())
 

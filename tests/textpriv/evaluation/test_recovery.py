@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from textpriv import TEM, ContextualTEM, TreeTEM
 from textpriv.errors import MechanismError, OutOfReachError, TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
-from textpriv.evaluation.law import Law
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.evaluation.recovery import content_prior, word_recovery
 from textpriv.index import Index
 from textpriv.language import NGrams
@@ -62,7 +62,9 @@ def test_likeliest_words_are_those_of_all_pairs(seed, k, epsilon, gamma, same, l
     mechanism = TEM(index_of(vectors, k), epsilon, gamma=gamma)
     some = rng.permutation(rng.random(40) ** 8 * (np.arange(40) >= left_out))
     priors = [mechanism.index.vocabulary.prior_weights("zipf"), some / some.sum()]
-    for prior, (guess, value) in zip(priors, Law(mechanism).likeliest(priors), strict=True):
+    for prior, (guess, value) in zip(
+        priors, OutputDistribution(mechanism).likeliest(priors), strict=True
+    ):
         joint = prior[:, None] * laws_of(mechanism)
         # Scores are at most 1,000 nats, in single precision.
         assert_allclose(value, joint.max(axis=0), rtol=2e-4)
@@ -71,7 +73,7 @@ def test_likeliest_words_are_those_of_all_pairs(seed, k, epsilon, gamma, same, l
 
 @pytest.mark.parametrize("name", trees.HARD)
 def test_likeliest_words_over_a_tree_are_those_of_all_pairs(name):
-    law = Law(TreeTEM(trees.HARD[name](), 1.3, prior="zipf"))
+    law = OutputDistribution(TreeTEM(trees.HARD[name](), 1.3, prior="zipf"))
     joint = law.prior[:, None] * laws_of(law.mechanism)
     ((guess, value),) = law.likeliest()
     assert_allclose(value, joint.max(axis=0), rtol=1e-9)
@@ -79,10 +81,10 @@ def test_likeliest_words_over_a_tree_are_those_of_all_pairs(name):
 
 
 def test_an_own_mechanism_is_asked_for_each_word_once(monkeypatch):
-    monkeypatch.setattr("textpriv.evaluation.law._CELLS", 100)  # several blocks
+    monkeypatch.setattr("textpriv.evaluation.distribution._CELLS", 100)  # several blocks
 
     class Own(TEM):
-        def exponential_law(self):
+        def exponential_decay(self):
             return None
 
         def likeliest_inputs(self, prior):
@@ -94,7 +96,7 @@ def test_an_own_mechanism_is_asked_for_each_word_once(monkeypatch):
 
     index = index_of(np.random.default_rng(4).normal(size=(30, 4)))
     asked: list[int] = []
-    law = Law(Own(index, 2.0))
+    law = OutputDistribution(Own(index, 2.0))
     asked.clear()
     ((guess, value),) = law.likeliest()
     assert asked == [*range(30)]
@@ -105,14 +107,14 @@ def test_an_own_mechanism_is_asked_for_each_word_once(monkeypatch):
 
 @pytest.mark.parametrize("tree", [False, True])
 def test_rows_and_columns_are_the_output_distributions(tree, monkeypatch):
-    monkeypatch.setattr("textpriv.evaluation.law._CELLS", 100)  # several blocks
+    monkeypatch.setattr("textpriv.evaluation.distribution._CELLS", 100)  # several blocks
     index = index_of(np.random.default_rng(4).normal(size=(30, 4)))
-    law = Law(TreeTEM(trees.random_tree(30, 4, 2), 2.0) if tree else TEM(index, 2.0))
+    law = OutputDistribution(TreeTEM(trees.random_tree(30, 4, 2), 2.0) if tree else TEM(index, 2.0))
     wanted, outputs = laws_of(law.mechanism), np.array([3, 4, 9, 20, 29])
     assert_allclose(law.rows(np.array([2, 7])), wanted[[2, 7]], rtol=1e-4)
     found = np.concatenate([block for _, block in law.columns(outputs)])
     assert_allclose(found, wanted[:, outputs].T, rtol=1e-4)
-    monkeypatch.setattr("textpriv.evaluation.law._LISTED", 9)
+    monkeypatch.setattr("textpriv.evaluation.distribution._LISTED", 9)
     rows, others = law.sparse_rows()
     sparse = rows.toarray()
     assert_allclose(others, law.prior @ (wanted - sparse), atol=1e-6)
@@ -144,7 +146,7 @@ def test_recovery_and_its_table_are_those_of_brute_force():
 def test_paired_draws_follow_the_output_distribution(make, word):
     others = np.arange(SIZE, dtype=np.int32)
     ids = np.insert(np.tile(others, 3), 50, np.full(20_000, word))
-    drawn = Law(make(2.0)).draws(ids, np.random.default_rng(1))[50:20_050]
+    drawn = OutputDistribution(make(2.0)).draws(ids, np.random.default_rng(1))[50:20_050]
     seen, wanted = np.bincount(drawn, minlength=SIZE), np.exp(make(2.0).log_prob(word)) * 20_000
     rare = wanted < 8
     pairs = [(*each[~rare], each[rare].sum() + 1e-9) for each in (seen, wanted)]
@@ -154,7 +156,9 @@ def test_paired_draws_follow_the_output_distribution(make, word):
 
 def test_paired_draws_of_near_mechanisms_differ_in_few_places(make):
     ids = np.random.default_rng(2).integers(0, SIZE, size=20_000).astype(np.int32)
-    first, second = (Law(make(e)).draws(ids, np.random.default_rng(3)) for e in (2.0, 2.002))
+    first, second = (
+        OutputDistribution(make(e)).draws(ids, np.random.default_rng(3)) for e in (2.0, 2.002)
+    )
     moved = np.abs(laws_of(make(2.0)) - laws_of(make(2.002))).sum(axis=1).max()
     # A draw moves with a probability of at most twice the total variation; seven deviations beyond.
     assert 0 < (first != second).sum() < 20_000 * moved + 7 * np.sqrt(20_000 * moved)

@@ -13,7 +13,7 @@ import pytest
 from textpriv import TEM, Madlib
 from textpriv.guarantees import audit as kit
 from textpriv.guarantees.audit import audit
-from textpriv.guarantees.certificate import _LAWS, _search, certify
+from textpriv.guarantees.certificate import _MOST, _search, certify
 from textpriv.guarantees.significance import (
     LEVEL,
     excess_of,
@@ -88,7 +88,7 @@ class SquaredDistance(TEM):
 
 
 class OtherSampler(TEM):
-    """Draws at another rate than its law states."""
+    """Draws at another rate than its output distribution states."""
 
     def __init__(self, index, epsilon):
         super().__init__(index, epsilon)
@@ -269,7 +269,7 @@ BROKEN = {
     SquaredDistance: ("ratio", "line"),
     OtherSampler: ("sampler", "a hub and a ring"),
     Quiet: ("draws", "line"),
-    Unnormalised: ("law", "line"),
+    Unnormalised: ("distribution", "line"),
     OwnLawForDuplicates: ("ratio", "ties and duplicates"),
     Remembering: ("independence", "clusters"),
     Overclaiming: ("statement", "line"),
@@ -344,7 +344,7 @@ def large(index_of, clustered_points):
 def test_a_search_comes_near_the_exact_constant_and_never_above(large):
     mechanism = TEM(large, 3.0)
     exact = certify(mechanism).rho
-    found, (first, second), pairs = _search(mechanism, _LAWS)
+    found, (first, second), pairs = _search(mechanism, _MOST)
     assert 0.9 * exact <= found <= exact * (1 + 1e-9)
     assert 200 * 199 // 2 < pairs <= 240 * 239 // 2
     loss = (mechanism.log_prob(first) - mechanism.log_prob(second)).max()
@@ -354,7 +354,7 @@ def test_a_search_comes_near_the_exact_constant_and_never_above(large):
 def test_a_search_of_a_small_vocabulary_meets_every_pair(index_of, tied_points):
     for points in (tied_points(60), np.arange(1.0), np.arange(2.0)):
         mechanism = TEM(index_of(points, k=6), 2.0)
-        found, _, pairs = _search(mechanism, _LAWS)
+        found, _, pairs = _search(mechanism, _MOST)
         assert found == pytest.approx(certify(mechanism).rho, rel=1e-9)
         assert pairs == len(points) * (len(points) - 1) // 2
 

@@ -1,4 +1,4 @@
-"""The audit kit withstands no broken law: every registered law passes, and a broken variant of each is caught."""
+"""The audit of span mechanisms: every registered one passes, and a broken variant of each is caught."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typer.testing import CliRunner
 
 from textpriv.cli.app import app
 from textpriv.errors import MechanismError
-from textpriv.guarantees.span_audit import audit_span_law
+from textpriv.guarantees.span_audit import audit_span_mechanism
 from textpriv.randomness import KeyedStreams, Stream
-from textpriv.spans.laws.base import Scopes, registry
-from textpriv.spans.laws.dates import Date, DateShift, TimeOfDay
-from textpriv.spans.laws.numbers import Number, TwoSidedGeometric
-from textpriv.spans.laws.surrogates import Identifier, Mask, Surrogate
+from textpriv.spans.mechanisms.base import Scopes, registry
+from textpriv.spans.mechanisms.dates import Date, DateShift, TimeOfDay
+from textpriv.spans.mechanisms.numbers import Number, TwoSidedGeometric
+from textpriv.spans.mechanisms.surrogates import Identifier, Mask, Surrogate
 
 
 @pytest.mark.parametrize("name", sorted(registry.get_all()))
-def test_every_registered_law_withstands_the_kit(name):
-    report = audit_span_law(name)
+def test_every_registered_mechanism_withstands_the_kit(name):
+    report = audit_span_mechanism(name)
     assert report.passed, str(report)
 
 
@@ -30,19 +30,19 @@ HOSTILE = ["", " ", "\ud800", "\x00", "1" * 10**6, " " * 10**6 + "x", "1," * 10*
 
 
 @pytest.mark.parametrize("name", sorted(registry.get_all()))
-def test_no_surface_breaks_a_law_and_what_is_read_is_drawn(name):
-    for law, _ in registry.get(name).trials():
+def test_no_surface_breaks_a_mechanism_and_what_is_read_is_drawn(name):
+    for mechanism, _ in registry.get(name).trials():
         for surface in HOSTILE:
-            value = law.parse(surface)
+            value = mechanism.parse(surface)
             if value is not None:
                 scopes = Scopes(KeyedStreams(seed=1), "letter", "ann")
-                assert law.draw([value], Stream(), scopes)[0]
-                assert law.loss(value, value) == 0
+                assert mechanism.draw([value], Stream(), scopes)[0]
+                assert mechanism.loss(value, value) == 0
                 hash(value)
 
 
 class OneTrial:
-    """A variant that the first of its law's trials refutes."""
+    """A variant that the first of its mechanism's trials refutes."""
 
     @classmethod
     def trials(cls):
@@ -121,7 +121,7 @@ class UniformShift(OneTrial, DateShift):
         return int(scopes.stream("person", b"").words(1)[0] % 3)
 
     def log_prob(self, value):
-        raise MechanismError("no law")
+        raise MechanismError("no mechanism")
 
 
 class ShiftOfEverybody(OneTrial, DateShift):
@@ -206,16 +206,16 @@ BROKEN = [
 @pytest.mark.parametrize(
     ("broken", "check"), BROKEN, ids=lambda each: getattr(each, "__name__", "")
 )
-def test_a_broken_law_is_caught(broken, check):
-    assert check in {each.name for each in audit_span_law(broken).failures}
+def test_a_broken_mechanism_is_caught(broken, check):
+    assert check in {each.name for each in audit_span_mechanism(broken).failures}
 
 
-def test_every_registered_law_has_a_broken_variant_here():
+def test_every_registered_mechanism_has_a_broken_variant_here():
     tried = {parent for broken, _ in BROKEN for parent in broken.__mro__}
     assert set(registry.get_all().values()) <= tried
 
 
-def test_a_law_of_another_package_is_found_by_the_command():
+def test_a_mechanism_of_another_package_is_found_by_the_command():
     registry.register("again", func=Mask)
     try:
         answer = CliRunner().invoke(app, ["certify", "--audit", "--mechanism", "span:again"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -213,12 +212,6 @@ def test_file_that_says_no_tree_is_refused(tmp_path, content, said):
     (tmp_path / "tree.tsv").write_text(content, encoding="utf-8")
     with pytest.raises(TextprivError, match=said):
         Tree.from_file(tmp_path / "tree.tsv")
-
-
-def test_missing_wordnet_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "nltk", None)
-    with pytest.raises(TextprivError, match="pip install nltk"):
-        Tree.from_wordnet(trees.words(3))
 
 
 # Folders

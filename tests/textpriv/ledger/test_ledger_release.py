@@ -24,7 +24,7 @@ from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.settings import PrivatizerSettings
 from textpriv.spans.detectors import RegexDetector
-from textpriv.spans.laws.dates import DateShift
+from textpriv.spans.mechanisms.dates import DateShift
 from textpriv.spans.policy import SpanPolicy
 from textpriv.tokenization.policy import TokenPolicy
 from textpriv.vocabulary import Vocabulary

@@ -28,10 +28,10 @@ from textpriv.spans.detectors import (
     RegexDetector,
     SpacyDetector,
 )
-from textpriv.spans.laws.base import Scopes
-from textpriv.spans.laws.dates import DateShift
-from textpriv.spans.laws.numbers import Number
-from textpriv.spans.laws.surrogates import Mask, Surrogate
+from textpriv.spans.mechanisms.base import Scopes
+from textpriv.spans.mechanisms.dates import DateShift
+from textpriv.spans.mechanisms.numbers import Number
+from textpriv.spans.mechanisms.surrogates import Mask, Surrogate
 from textpriv.spans.plan import UnknownLabelWarning
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 
@@ -93,13 +93,13 @@ def test_the_loss_of_a_document_is_at_most_the_sum_over_words_and_spans(
 ):
     """All documents 'word number word code', all outputs."""
     words, numbers = ["w0", "w1", "w2"], ["0", "1", "2"]
-    law = {word: np.exp(mechanism.log_prob(word)) for word in words}
+    mechanism = {word: np.exp(mechanism.log_prob(word)) for word in words}
     spans = {each: np.exp(DIGITS.log_prob(DIGITS.parse(each))) for each in numbers}
     documents = list(itertools.product(words, numbers, words))
 
     def joint(document):
         first, number, second = document
-        return np.einsum("i,j,k->ijk", law[first], spans[number], law[second]).ravel()
+        return np.einsum("i,j,k->ijk", mechanism[first], spans[number], mechanism[second]).ravel()
 
     # What the product says is what comes out.
     names = [f"{a} {b} {c} [CODE]" for a, b, c in itertools.product(words, numbers, words)]
@@ -133,7 +133,7 @@ def test_the_statement_says_what_spans_lose_and_what_is_structure(privatizer):
     assert statement.proved
 
 
-def test_the_statement_has_what_a_law_shows_and_assumes(mechanism):
+def test_the_statement_has_what_a_mechanism_shows_and_assumes(mechanism):
     class Unproved(Mask):
         def claim(self):
             told = {"not_protected": ("the colour of the ink",), "assumptions": ("ink is black",)}
@@ -276,12 +276,12 @@ def test_a_persons_dates_and_names_are_kept_over_documents_and_runs(mechanism):
     assert days(changed, "2024-12-31") == days(one[2], "2020-02-28")
 
 
-def test_two_kinds_of_one_law_move_independently(mechanism):
-    law = DateShift(0.01)
+def test_two_kinds_of_one_mechanism_move_independently(mechanism):
+    shift = DateShift(0.01)
     detector = RegexDetector({"DATE": r"\d{4}-\d\d-\d\d", "BIRTH": r"(?<=born )\d{4}-\d\d-\d\d"})
 
     def moved(**labels):
-        policy = SpanPolicy({"BIRTH": law, "DATE": law}, labels=labels)
+        policy = SpanPolicy({"BIRTH": shift, "DATE": shift}, labels=labels)
         made = Privatizer(mechanism, spans=policy, detector=detector, run_key=RUN_KEY)
         text = made.privatize("born 1980-02-28 w0 2020-02-28", DocumentName("visit", "ann"))
         born, seen = re.findall(r"\d{4}-\d\d-\d\d", text)
@@ -312,7 +312,7 @@ def test_a_plan_travels_between_processes_but_not_without_its_key(mechanism):
 # Spans by themselves
 
 
-def test_a_span_by_itself_is_drawn_by_its_law(mechanism, privatizer):
+def test_a_span_by_itself_is_drawn_by_its_mechanism(mechanism, privatizer):
     assert privatizer.privatize_span("XYZ", "CODE") == "[CODE]"
     assert {privatizer.privatize_span("1", "NUMBER") for _ in range(60)} == {"0", "1", "2"}
     assert privatizer.privatize_span("one", "NUMBER") == "[SPAN]"

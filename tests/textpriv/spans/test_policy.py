@@ -1,4 +1,4 @@
-"""A policy of spans says which law each kind goes to, is read from TOML, and states what all of them lose."""
+"""A policy of spans says which mechanism each kind goes to, is read from TOML, and states what all of them lose."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from textpriv.errors import SpanError
 from textpriv.ledger import Shared
 from textpriv.privatizer import Privatizer
 from textpriv.spans.detectors import PATTERN_KINDS, PatternDetector
-from textpriv.spans.laws.base import registry
-from textpriv.spans.laws.numbers import Number
-from textpriv.spans.laws.surrogates import Mask
+from textpriv.spans.mechanisms.base import registry
+from textpriv.spans.mechanisms.numbers import Number
+from textpriv.spans.mechanisms.surrogates import Mask
 from textpriv.spans.policy import LABELS, PRESETS, SpanPolicy
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_has_a_proved_law_for_each_kind_and_is_rebuilt_from_its_settings(name):
+def test_a_preset_has_a_proved_mechanism_for_each_kind_and_is_rebuilt_from_its_settings(name):
     policy = SpanPolicy.preset(name)
     assert SpanPolicy.from_dict(policy.to_dict()).fingerprint() == policy.fingerprint()
     assert set(LABELS.values()) - {"NUMBER", "words"} <= set(policy.kinds)
@@ -35,27 +35,27 @@ def test_a_label_goes_to_its_kind_by_the_policy_before_the_usual_names():
         labels={"PATIENT": "PERSON", "GPE": "DATE"},
     )
     labels = ["PERSON", "PER", "PATIENT", "DATE_TIME", "GPE", "LOC", "nonsense"]
-    assert [policy.law_of(label) for label in labels] == [0, 0, 0, 1, 1, None, None]
+    assert [policy.mechanism_of(label) for label in labels] == [0, 0, 0, 1, 1, None, None]
 
 
 @pytest.mark.parametrize("label", ["person", "B-PER", "I-Patient", "PATIENT"])
 def test_a_label_is_compared_without_case_and_prefix(label):
     policy = SpanPolicy({"PERSON": Mask("PERSON")}, labels={"Patient": "PERSON"})
     assert policy.kind_of(label) == "PERSON"
-    assert policy.law_of(label) == 0
+    assert policy.mechanism_of(label) == 0
 
 
-def test_a_label_of_words_is_known_and_has_no_law():
+def test_a_label_of_words_is_known_and_has_no_mechanism():
     policy = SpanPolicy.from_dict({"preset": "chat", "labels": {"PRICE": "words"}})
     assert [policy.kind_of(each) for each in ("PRICE", "CARDINAL", "MONEY")] == ["words"] * 3
-    assert policy.law_of("PRICE") is None
+    assert policy.mechanism_of("PRICE") is None
     assert policy.kind_of("FEE") is None
 
 
 def test_labels_and_kinds_are_added_to_a_preset(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text(
-        'preset = "chat"\n[kinds.WARD]\nlaw = "mask"\n[labels]\nHOSP = "WARD"\nPATIENT = "PERSON"\n'
+        'preset = "chat"\n[kinds.WARD]\nmethod = "mask"\n[labels]\nHOSP = "WARD"\nPATIENT = "PERSON"\n'
     )
     policy, chat = SpanPolicy.load(path), SpanPolicy.preset("chat")
     assert policy.kinds == (*chat.kinds, "WARD")
@@ -67,8 +67,8 @@ def test_labels_and_kinds_are_added_to_a_preset(tmp_path):
 def test_a_policy_is_read_from_a_file(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text(
-        'labels = {DOSE = "NUMBER"}\n[kinds.NUMBER]\nlaw = "number"\nepsilon = 0.5\nlow = 0\nhigh = 4\n'
-        '[kinds.CODE]\nlaw = "mask"\n'
+        'labels = {DOSE = "NUMBER"}\n[kinds.NUMBER]\nmethod = "number"\nepsilon = 0.5\nlow = 0\nhigh = 4\n'
+        '[kinds.CODE]\nmethod = "mask"\n'
     )
     policy = SpanPolicy.load(path)
     expected = SpanPolicy(
@@ -82,16 +82,16 @@ def test_a_policy_is_read_from_a_file(tmp_path):
     ("content", "message"),
     [
         ("[kinds", "no TOML"),
-        ("[kinds.A]\nepsilon = 1", "the law of A"),
-        ('[kinds.A]\nlaw = "nonsense"', "the law of A: .*mask"),
-        ('[kinds.A]\nlaw = "mask"\nwidth = 3', "the law of A"),
-        ('[kinds.A]\nlaw = "number"\nepsilon = -1\nlow = 0\nhigh = 1', "the law of A"),
-        ('others = 1\n[kinds.A]\nlaw = "mask"', "'others'"),
-        ('labels = {B = "C"}\n[kinds.A]\nlaw = "mask"', "'C', which has no law"),
+        ("[kinds.A]\nepsilon = 1", "the method of A"),
+        ('[kinds.A]\nmethod = "nonsense"', "the method of A: .*mask"),
+        ('[kinds.A]\nmethod = "mask"\nwidth = 3', "the method of A"),
+        ('[kinds.A]\nmethod = "number"\nepsilon = -1\nlow = 0\nhigh = 1', "the method of A"),
+        ('others = 1\n[kinds.A]\nmethod = "mask"', "'others'"),
+        ('labels = {B = "C"}\n[kinds.A]\nmethod = "mask"', "'C', which has no mechanism"),
         ("kinds = 5", "has tables of kinds"),
-        ('labels = [1]\n[kinds.A]\nlaw = "mask"', "has tables of kinds"),
-        ('labels = {B = ["A"]}\n[kinds.A]\nlaw = "mask"', "has tables of kinds"),
-        ('undetected = "keep"\n[kinds.A]\nlaw = "mask"', "undetected is"),
+        ('labels = [1]\n[kinds.A]\nmethod = "mask"', "has tables of kinds"),
+        ('labels = {B = ["A"]}\n[kinds.A]\nmethod = "mask"', "has tables of kinds"),
+        ('undetected = "keep"\n[kinds.A]\nmethod = "mask"', "undetected is"),
     ],
 )
 def test_a_file_that_is_no_policy_is_refused_with_what_is_wrong(tmp_path, content, message):

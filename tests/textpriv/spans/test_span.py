@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from textpriv import TEM
 from textpriv.errors import SpanError
 from textpriv.privatizer import Privatizer
-from textpriv.spans.laws.numbers import Number
-from textpriv.spans.laws.surrogates import Mask
+from textpriv.spans.mechanisms.numbers import Number
+from textpriv.spans.mechanisms.surrogates import Mask
 from textpriv.spans.policy import SpanPolicy
 from textpriv.spans.span import ReadSpan, checked, read_labels, without_overlaps
 
@@ -31,7 +31,7 @@ def labelled(three_points):
 @given(
     st.lists(
         st.builds(
-            lambda start, size, law: ReadSpan(start, start + size, law, None),
+            lambda start, size, mechanism: ReadSpan(start, start + size, mechanism, None),
             st.integers(0, 8),
             st.integers(1, 5),
             st.integers(0, 2),
@@ -41,7 +41,7 @@ def labelled(three_points):
 )
 def test_of_overlapping_spans_those_stay_that_the_rule_prefers(spans):
     expected = []
-    for span in sorted(spans, key=lambda each: (each.start - each.end, each.start, each.law)):
+    for span in sorted(spans, key=lambda each: (each.start - each.end, each.start, each.mechanism)):
         if all(span.end <= other.start or other.end <= span.start for other in expected):
             expected.append(span)
     assert without_overlaps(spans, 20) == sorted(expected)

@@ -21,7 +21,7 @@ from textpriv.evaluation.sensitive import exposure
 from textpriv.guarantees.epsilon import keep_share
 from textpriv.index import Index
 from textpriv.spans.detectors import RegexDetector
-from textpriv.spans.laws.surrogates import Mask
+from textpriv.spans.mechanisms.surrogates import Mask
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import at_least, at_most, odds_in_words
 from textpriv.vocabulary import Vocabulary
@@ -312,7 +312,7 @@ def test_the_command_writes_a_small_page_and_replaces_with_force(folder, tmp_pat
 @pytest.mark.parametrize("option", ["--context", "--prior", "--policy"])
 def test_the_command_writes_no_page_over_what_it_reads(folder, tmp_path, option):
     read = tmp_path / "in.toml"
-    read.write_text('[kinds.PERSON]\nlaw = "mask"\n')
+    read.write_text('[kinds.PERSON]\nmethod = "mask"\n')
     detect = ("--detect", "patterns") if option == "--policy" else ()
     for output in (read, folder / "words.json"):
         before = output.read_bytes()

@@ -23,8 +23,6 @@ class _Members(dict[str, tuple[tuple[str, ...], Any, str]]):
 
 
 class _TextWriter(RecordWriter):
-    """Write lines."""
-
     def record(self, row: Any, texts: Sequence[str | None]) -> bytes:
         # One document a line is the format, so a released line break becomes a blank.
         return (texts[0] or "").replace("\r", " ").replace("\n", " ").encode("utf-8") + b"\n"

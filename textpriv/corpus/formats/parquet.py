@@ -97,7 +97,6 @@ class _ParquetWriter(RecordWriter):
 
 
 def _groups(parts: Sequence[Path]) -> Iterator[pa.Table]:
-    """Yield the row groups of files."""
     import pyarrow.parquet as pq
 
     for part in parts:
@@ -126,8 +125,6 @@ def _regrouped(tables: Iterator[pa.Table], most: int) -> Iterator[pa.Table]:
 
 
 class _ParquetReader(CorpusReader):
-    """Read the rows of a Parquet file."""
-
     writer = _ParquetWriter
     schema: pa.Schema  # of the rows, without dictionaries
     types: list[pa.DataType]  # of the columns in the file

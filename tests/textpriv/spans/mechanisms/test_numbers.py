@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import largest_ratios
 from textpriv.randomness import KeyedStreams, Stream
-from textpriv.spans.laws.numbers import Number
+from textpriv.spans.mechanisms.numbers import Number
 
 WHOLE = Number(0.5, low=-1000, high=1000)
 AMOUNTS = Number(0.2, low="0.01", high=100_000, step="0.1", grid="log")
@@ -40,26 +40,26 @@ def test_a_loss_is_at_most_epsilon_a_step_begun(x, y):
 
 @given(st.integers(-30, 30), st.sampled_from([-1, 1]))
 def test_a_cell_of_logarithms_is_decided_beyond_the_digits_of_a_float(cell, side):
-    law = Number(1.0, low="0.01", high=100, step="0.1", grid="log")
+    mechanism = Number(1.0, low="0.01", high=100, step="0.1", grid="log")
     edge = (Decimal(cell) * Decimal("0.1") - Decimal("0.05")).exp()  # to 28 digits
     near = edge * (1 + side * Decimal("1e-26"))
-    assert law.parse(f"{near:f}").cell == cell - (side < 0)
+    assert mechanism.parse(f"{near:f}").cell == cell - (side < 0)
 
 
-@pytest.mark.parametrize(("law", "surfaces"), Number.trials())
-def test_enumeration_attains_the_stated_loss_and_never_passes_it(law, surfaces):
-    structure = law.structure(law.parse(surfaces[0]))
-    values = {law.parse(each) for each in (*surfaces, *law.outputs(structure))}
+@pytest.mark.parametrize(("mechanism", "surfaces"), Number.trials())
+def test_enumeration_attains_the_stated_loss_and_never_passes_it(mechanism, surfaces):
+    structure = mechanism.structure(mechanism.parse(surfaces[0]))
+    values = {mechanism.parse(each) for each in (*surfaces, *mechanism.outputs(structure))}
     losses = {
-        pair: law.loss(*pair)
+        pair: mechanism.loss(*pair)
         for pair in itertools.permutations(values, 2)
-        if law.structure(pair[0]) == law.structure(pair[1])
+        if mechanism.structure(pair[0]) == mechanism.structure(pair[1])
     }
-    laws = {value: law.log_prob(value) for value in values}
-    shown = {pair: float(largest_ratios(*(laws[each] for each in pair))) for pair in losses}
+    mechanisms = {value: mechanism.log_prob(value) for value in values}
+    shown = {pair: float(largest_ratios(*(mechanisms[each] for each in pair))) for pair in losses}
     assert all(shown[pair] <= losses[pair] * (1 + 1e-9) for pair in losses)
     assert max(shown[pair] / losses[pair] for pair in losses) == pytest.approx(1)
-    assert max(shown.values()) == pytest.approx(law.claim().largest)
+    assert max(shown.values()) == pytest.approx(mechanism.claim().largest)
 
 
 @given(st.integers(0, 100_000))
@@ -75,12 +75,12 @@ def test_whole_numbers_stay_whole_and_read_back(x):
 @pytest.mark.parametrize("step", [3, 1, "0.5", "0.1", "0.03", "0.01"])
 @pytest.mark.parametrize("whole", [False, True])
 def test_every_cell_of_logarithms_has_a_surface_of_its_own(step, whole):
-    law = Number(1.0, low="0.3", high=4000, step=step, grid="log")
+    mechanism = Number(1.0, low="0.3", high=4000, step=step, grid="log")
     structure = "", False, False, whole
-    first, last = law.ends(structure)
-    surfaces = law.outputs(structure)
+    first, last = mechanism.ends(structure)
+    surfaces = mechanism.outputs(structure)
     assert len(set(surfaces)) == last - first + 1
-    cells = [law.parse(surface).cell for surface in surfaces if whole or "." in surface]
+    cells = [mechanism.parse(surface).cell for surface in surfaces if whole or "." in surface]
     assert not whole or cells == list(range(first, last + 1))
 
 
@@ -95,9 +95,11 @@ def test_a_year_comes_out_as_a_year_and_an_age_as_an_age():
 
 
 def test_what_is_written_depends_on_the_cell_alone():
-    law = Number(0.5, low=0, high=100, step="0.5", units=["mg"])
+    mechanism = Number(0.5, low=0, high=100, step="0.5", units=["mg"])
     surfaces = ["7 mg", "7.0mg", "0007 MG", "7e0 mg", "7.0001 mg"]
-    drawn = {tuple(law.draw([law.parse(each)] * 20, Stream(bytes(32)))) for each in surfaces}
+    drawn = {
+        tuple(mechanism.draw([mechanism.parse(each)] * 20, Stream(bytes(32)))) for each in surfaces
+    }
     assert len(drawn) == 1
     assert all(surface.endswith(" mg") and surface[-4] in "05" for surface in drawn.pop())
 
@@ -110,11 +112,11 @@ def test_what_is_no_number_with_a_listed_unit_is_not_read(text):
 
 
 def test_values_of_two_structures_are_distinguished_for_sure():
-    law = Number(0.5, low=1, high=9, grid="log", units=["mg", "$"])
-    one = law.parse("5 mg")
+    mechanism = Number(0.5, low=1, high=9, grid="log", units=["mg", "$"])
+    one = mechanism.parse("5 mg")
     for other in ("5", "$5", "mg 5", "-5 mg", "5.0 mg"):
-        assert law.loss(one, law.parse(other)) == math.inf
-    said = " ".join(law.claim().not_protected)
+        assert mechanism.loss(one, mechanism.parse(other)) == math.inf
+    said = " ".join(mechanism.claim().not_protected)
     assert all(each in said for each in ("unit", "sign", "whole numbers"))
 
 

@@ -1,4 +1,4 @@
-"""Claims that hold of every registered law, and of the secret functions that they share."""
+"""Claims that hold of every registered mechanism, and of the secret functions that they share."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.randomness import KeyedStreams
-from textpriv.spans.laws.base import Scopes, registry
-from textpriv.spans.laws.surrogates import Identifier, Mask, Surrogate
+from textpriv.spans.mechanisms.base import Scopes, registry
+from textpriv.spans.mechanisms.surrogates import Identifier, Mask, Surrogate
 
 NAMES = sorted(registry.get_all())
 
@@ -45,21 +45,27 @@ def test_a_person_who_is_not_named_is_an_error_and_no_name_is_shown():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_law_travels_by_its_settings(name):
-    for law, surfaces in registry.get(name).trials():
-        copy = pickle.loads(pickle.dumps(law))
-        assert copy.fingerprint() == law.fingerprint() != law.of_kind("OTHER").fingerprint()
-        assert [copy.parse(each) for each in surfaces] == [law.parse(each) for each in surfaces]
+def test_a_mechanism_travels_by_its_settings(name):
+    for mechanism, surfaces in registry.get(name).trials():
+        copy = pickle.loads(pickle.dumps(mechanism))
+        assert (
+            copy.fingerprint()
+            == mechanism.fingerprint()
+            != mechanism.of_kind("OTHER").fingerprint()
+        )
+        assert [copy.parse(each) for each in surfaces] == [
+            mechanism.parse(each) for each in surfaces
+        ]
 
 
 @pytest.mark.parametrize("name", [each for each in NAMES if each != "mask"])
 def test_a_value_stays_no_more_often_than_said(name):
-    for law, surfaces in registry.get(name).trials():
-        said = law.stays()
-        for value in map(law.parse, surfaces if said else ()):
-            outputs = law.outputs(law.structure(value))
-            same = [law.parse(surface) == value for surface in outputs]
-            stays = float(np.exp(law.log_prob(value))[same].sum())
+    for mechanism, surfaces in registry.get(name).trials():
+        said = mechanism.stays()
+        for value in map(mechanism.parse, surfaces if said else ()):
+            outputs = mechanism.outputs(mechanism.structure(value))
+            same = [mechanism.parse(surface) == value for surface in outputs]
+            stays = float(np.exp(mechanism.log_prob(value))[same].sum())
             assert stays <= max(said.values()) * (1 + 1e-9)
 
 
@@ -77,4 +83,4 @@ def test_a_missing_package_is_named_with_its_extra_and_trials_go_on(package, mad
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(TextprivError, match=r"pip install .*spans"):
         made()
-    assert all(law.trials() for law in (Surrogate, Identifier, Mask))
+    assert all(mechanism.trials() for mechanism in (Surrogate, Identifier, Mask))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit
 from textpriv.randomness import KeyedStreams, Stream
-from textpriv.spans.laws.base import Scopes
-from textpriv.spans.laws.dates import (
+from textpriv.spans.mechanisms.base import Scopes
+from textpriv.spans.mechanisms.dates import (
     FORMS,
     Date,
     DateShift,
@@ -24,7 +24,7 @@ from textpriv.spans.laws.dates import (
     write_date,
 )
 
-LAW = DateShift(epsilon=1 / 365)
+SHIFT = DateShift(epsilon=1 / 365)
 VISITS = ["2020-02-28", "March 1, 2020", "12/24/2020", "3.5.19"]
 
 
@@ -32,8 +32,10 @@ def scopes(person, document="letter", seed=1):
     return Scopes(KeyedStreams(seed=seed), document, person)
 
 
-def released(texts, person, document="letter", law=LAW):
-    return law.draw([law.parse(each) for each in texts], Stream(), scopes(person, document))
+def released(texts, person, document="letter", mechanism=SHIFT):
+    return mechanism.draw(
+        [mechanism.parse(each) for each in texts], Stream(), scopes(person, document)
+    )
 
 
 # Forms
@@ -50,8 +52,8 @@ def test_every_date_reads_back_in_every_form(dayfirst, data):
 
 @pytest.mark.parametrize("form", ["12", "24"])
 def test_every_time_reads_back(form):
-    law = TimeOfDay(1 / 60)
-    read = [law.parse(surface) for surface in law.outputs((form,))]
+    mechanism = TimeOfDay(1 / 60)
+    read = [mechanism.parse(surface) for surface in mechanism.outputs((form,))]
     assert read == [(minute, form) for minute in range(1440)]
 
 
@@ -92,21 +94,21 @@ def test_intervals_hold_to_the_day_across_documents_and_runs():
     together = released(VISITS, "ann")
     apart = [released([each], "ann", f"letter {n}")[0] for n, each in enumerate(VISITS)]
     assert together == apart
-    days, moved = ([LAW.parse(each).day for each in texts] for texts in (VISITS, together))
+    days, moved = ([SHIFT.parse(each).day for each in texts] for texts in (VISITS, together))
     assert np.diff(moved).tolist() == np.diff(days).tolist()
 
 
 def test_a_shift_is_a_fixed_function_of_key_and_name():
-    for person, days in (("ann", -53), ("bob", 29), (7, -439), (b"7", -277)):
-        assert LAW.shift(scopes(person)) == days
+    for person, days in (("ann", -237), ("bob", 134), (7, 181), (b"7", -465)):
+        assert SHIFT.shift(scopes(person)) == days
         assert DateShift(1 / 365, dayfirst=True).shift(scopes(person, "elsewhere")) == days
 
 
-def test_shifts_of_people_follow_the_law_and_neighbours_are_independent():
-    law = DateShift(epsilon=0.8)
+def test_shifts_of_people_follow_the_mechanism_and_neighbours_are_independent():
+    mechanism = DateShift(epsilon=0.8)
     streams = KeyedStreams(seed=9)
-    shifts = np.array([law.shift(Scopes(streams, "x", person)) for person in range(6_000)])
-    expected = np.exp(law._noise.log_law(0, -20, 20))
+    shifts = np.array([mechanism.shift(Scopes(streams, "x", person)) for person in range(6_000)])
+    expected = np.exp(mechanism._noise.log_prob(0, -20, 20))
     cells = np.clip(shifts, -20, 20) + 20
     assert goodness_of_fit(np.bincount(cells, minlength=41), expected) > LEVEL
     pairs = np.bincount(cells[::2] * 41 + cells[1::2], minlength=41 * 41)
@@ -114,45 +116,49 @@ def test_shifts_of_people_follow_the_law_and_neighbours_are_independent():
 
 
 def test_a_shift_changes_with_key_person_kind_range_and_epsilon():
-    law = DateShift(epsilon=1e-4)
+    mechanism = DateShift(epsilon=1e-4)
     others = [
         DateShift(epsilon=1.1e-4),
         DateShift(epsilon=1e-4, kind="BIRTHDAY"),
         DateShift(epsilon=1e-4, low="1800-01-01"),
     ]
-    shifts = [law.shift(scopes("ann")), law.shift(scopes("bob")), law.shift(scopes("ann", seed=2))]
+    shifts = [
+        mechanism.shift(scopes("ann")),
+        mechanism.shift(scopes("bob")),
+        mechanism.shift(scopes("ann", seed=2)),
+    ]
     shifts += [other.shift(scopes("ann")) for other in others]
     shifts.append(DateShift(epsilon=1e-4, scope="document").shift(scopes("letter", "ann")))
     assert len(set(shifts)) == len(shifts)
     # A ledger counts draws of one name as one only if they are one.
-    assert len({each.drawn_once() for each in (law, *others)}) == 4
-    assert DateShift(epsilon=1e-4, dayfirst=True).drawn_once() == law.drawn_once()
+    assert len({each.drawn_once() for each in (mechanism, *others)}) == 4
+    assert DateShift(epsilon=1e-4, dayfirst=True).drawn_once() == mechanism.drawn_once()
 
 
 @given(st.lists(st.integers(400_000, 800_000), min_size=1, max_size=5), st.integers(-50, 50))
 def test_a_history_moved_as_a_whole_loses_once(days, moved):
     first = [Moment(day) for day in days]
     second = [Moment(day + moved) for day in days]
-    assert LAW.joint_loss(first, second) == LAW.epsilon * abs(moved)
+    assert SHIFT.joint_loss(first, second) == SHIFT.epsilon * abs(moved)
     if len(days) > 1 and moved:
-        assert LAW.joint_loss(first, [*second[:-1], first[-1]]) == math.inf
+        assert SHIFT.joint_loss(first, [*second[:-1], first[-1]]) == math.inf
     each = Date(1 / 365, "0001-01-01", "9999-12-31")
     assert each.joint_loss(first, second) == pytest.approx(len(days) * abs(moved) / 365)
 
 
-def test_the_joint_law_of_a_history_attains_the_loss_and_no_more():
+def test_the_joint_mechanism_of_a_history_attains_the_loss_and_no_more():
     """All outputs of two dates by enumeration of all shifts, clamped after the shift at both ends."""
-    law = DateShift(epsilon=0.5, low="2020-02-20", high="2020-03-10")
-    noise = law._noise.log_law(0, -60, 60)
+    mechanism = DateShift(epsilon=0.5, low="2020-02-20", high="2020-03-10")
+    noise = mechanism._noise.log_prob(0, -60, 60)
 
     def joint(days):
         outputs = {}
         for n, log_probability in zip(range(-60, 61), noise.tolist(), strict=True):
-            key = tuple(min(max(day + n, law.first), law.last) for day in days)
+            key = tuple(min(max(day + n, mechanism.first), mechanism.last) for day in days)
             outputs[key] = outputs.get(key, 0.0) + math.exp(log_probability)
         return outputs
 
-    start = law.first + 8
+    start = mechanism.first + 8
     for moved in (1, -3):
         one, other = joint([start, start + 4]), joint([start + moved, start + 4 + moved])
         assert one.keys() == other.keys()
@@ -161,20 +167,24 @@ def test_the_joint_law_of_a_history_attains_the_loss_and_no_more():
 
 
 def test_dates_outside_the_range_are_not_read_and_moved_ones_end_in_it():
-    law = DateShift(epsilon=1e-6, low="2020-01-01", high="2020-12-31")
-    assert law.parse("2019-12-31") is None
-    drawn = {text for person in range(40) for text in released(["2020-06-01"], person, law=law)}
+    mechanism = DateShift(epsilon=1e-6, low="2020-01-01", high="2020-12-31")
+    assert mechanism.parse("2019-12-31") is None
+    drawn = {
+        text
+        for person in range(40)
+        for text in released(["2020-06-01"], person, mechanism=mechanism)
+    }
     assert drawn == {"2020-01-01", "2020-12-31"}
-    assert law.claim().largest == pytest.approx(365e-6)
+    assert mechanism.claim().largest == pytest.approx(365e-6)
 
 
 def test_a_person_must_be_named():
     with pytest.raises(MechanismError):
-        LAW.draw([LAW.parse("2020-01-01")], Stream(), Scopes(KeyedStreams(seed=1), "letter"))
+        SHIFT.draw([SHIFT.parse("2020-01-01")], Stream(), Scopes(KeyedStreams(seed=1), "letter"))
 
 
 def test_the_claim_names_what_gives_a_shift_away():
-    claim = LAW.claim()
+    claim = SHIFT.claim()
     assert claim.per == "person"
     assert any("intervals" in each for each in claim.not_protected)
     assert any("weekday" in each for each in claim.not_protected)

@@ -1,4 +1,4 @@
-"""Two-sided geometric noise: its coins give the stated law digit by digit, and further digits decide ties."""
+"""Two-sided geometric noise: its coins give the stated mechanism digit by digit, and further digits decide ties."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ import pytest
 from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit
 from textpriv.randomness import KeyedStreams
-from textpriv.spans.laws.numbers import TwoSidedGeometric
+from textpriv.spans.mechanisms.numbers import TwoSidedGeometric
 
 
 def law_of_coins(noise):
-    """The law over -bound..bound that the coins' first four words give, as exact fractions."""
+    """The mechanism over -bound..bound that the coins' first four words give, as exact fractions."""
     coins = [Fraction(noise._expansion(coin, 4), 2**256) for coin in range(noise._digits + 2)]
-    law = dict.fromkeys(range(-noise.bound, noise.bound + 1), Fraction(0))
-    law[0] = coins[0]
+    mechanism = dict.fromkeys(range(-noise.bound, noise.bound + 1), Fraction(0))
+    mechanism[0] = coins[0]
     for geometric in range(2**noise._digits):
         chance = (1 - coins[0]) * (1 - coins[-1]) / 2
         for digit in range(noise._digits):
             one = coins[digit + 1]
             chance *= one if geometric >> digit & 1 else 1 - one
         for sign in (1, -1):
-            law[sign * min(1 + geometric, noise.bound)] += chance
+            mechanism[sign * min(1 + geometric, noise.bound)] += chance
     for sign in (1, -1):
-        law[sign * noise.bound] += (1 - coins[0]) * coins[-1] / 2
-    return law
+        mechanism[sign * noise.bound] += (1 - coins[0]) * coins[-1] / 2
+    return mechanism
 
 
 @pytest.mark.parametrize(("epsilon", "bound"), [(0.3, 1), (0.7, 5), (2.0, 8), (1e-3, 9), (40.0, 3)])
-def test_coins_give_the_law_that_is_stated(epsilon, bound):
+def test_coins_give_the_mechanism_that_is_stated(epsilon, bound):
     noise = TwoSidedGeometric(epsilon, bound)
-    law = law_of_coins(noise)
-    assert sum(law.values()) == 1
-    stated = noise.log_law(0, -bound, bound)
+    mechanism = law_of_coins(noise)
+    assert sum(mechanism.values()) == 1
+    stated = noise.log_prob(0, -bound, bound)
     for n, value in zip(range(-bound, bound + 1), stated.tolist(), strict=True):
-        assert math.log(law[n]) == pytest.approx(value, abs=1e-9)
+        assert math.log(mechanism[n]) == pytest.approx(value, abs=1e-9)
 
 
 def test_digits_of_a_coin_are_those_of_its_series_in_any_decimal_context():
@@ -75,20 +75,20 @@ def test_a_tie_is_decided_by_further_digits():
     assert noise.draw(1, Tied([following, 0])).tolist() == [2]
 
 
-def test_draws_follow_the_law():
+def test_draws_follow_the_mechanism():
     noise = TwoSidedGeometric(0.05, 100)
     drawn = noise.draw(60_000, KeyedStreams(seed=4).stream("noise"))
     counts = np.bincount(drawn + 100, minlength=201)
-    assert goodness_of_fit(counts, np.exp(noise.log_law(0, -100, 100))) > LEVEL
+    assert goodness_of_fit(counts, np.exp(noise.log_prob(0, -100, 100))) > LEVEL
 
 
 @pytest.mark.parametrize("cell", [-2, 0, 3])
-def test_a_law_inside_a_range_is_the_sum_over_all_noise(cell):
+def test_a_mechanism_inside_a_range_is_the_sum_over_all_noise(cell):
     q, low, high = math.exp(-0.4), -2, 3
     expected = np.zeros(6)
     for n in range(-300, 301):
         expected[min(max(cell + n, low), high) - low] += (1 - q) / (1 + q) * q ** abs(n)
-    assert np.exp(TwoSidedGeometric(0.4, 20).log_law(cell, low, high)) == pytest.approx(expected)
+    assert np.exp(TwoSidedGeometric(0.4, 20).log_prob(cell, low, high)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("epsilon", "bound"), [(0, 5), (math.nan, 5), (1e4, 5), (1.0, 2**41)])

@@ -16,7 +16,7 @@ from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import goodness_of_fit
 from textpriv.index import Index
 from textpriv.mechanisms.base import UNKNOWN
-from textpriv.mechanisms.near import attempts, decay, fits
+from textpriv.mechanisms.near import attempts, decayed, fits
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.vocabulary import Vocabulary
 
@@ -122,7 +122,7 @@ def one_attempt(mechanism: TEM, word: int) -> np.ndarray:
     size, tables, whole = len(mechanism.index), mechanism.tables, 2**62
     tables.prepare(np.array([word], dtype=np.int32))
     rows, parts = tables.rows, [0, *map(int, tables.rows.ends[word])]
-    weights = [decay(steps, rows.law) for steps in mechanism.index.steps_of([word])[0].tolist()]
+    weights = [decayed(steps, rows.decay) for steps in mechanism.index.steps_of([word])[0].tolist()]
     real = np.array(weights) * mechanism.measure.weights * rows.scale[word]
     chosen = np.zeros(size)
     for output, first, last in zip(rows.ids[word].tolist(), parts[:-1], parts[1:], strict=True):
@@ -451,7 +451,7 @@ def test_a_word_is_explained_by_its_likeliest_outputs():
     law = mechanism.log_prob("w3")
     assert [word for word, _, _ in found] == [f"w{i}" for i in np.argsort(-law, kind="stable")[:4]]
     assert found[0][1] == pytest.approx(np.exp(law.max()))
-    assert Madlib(built("ties"), 2.0, "exact").has_law is False
+    assert Madlib(built("ties"), 2.0, "exact").has_log_prob is False
 
 
 def test_a_huge_epsilon_keeps_every_word():

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.randomness import RandomWords
-from textpriv.spans.laws.base import LONGEST, Scopes, SpanClaim, SpanLaw
+from textpriv.spans.mechanisms.base import LONGEST, Scopes, SpanClaim, SpanMechanism
 
 UNITS = {
     "usual": tuple(
@@ -116,22 +116,22 @@ class TwoSidedGeometric:
             if drawn != expected:
                 return drawn < expected
 
-    def log_law(self, cell: int, low: int, high: int) -> NDArray[np.float64]:
-        """Natural logarithm of the law of ``max(low, min(cell + N, high))`` over low..high, shape (high - low + 1,).
+    def log_prob(self, cell: int, low: int, high: int) -> NDArray[np.float64]:
+        """Log probability of ``max(low, min(cell + N, high))`` over low..high, shape (high - low + 1,).
 
         ``P(N >= m) = q^m / (1 + q)`` for m from 0 up. The bound must reach beyond both ends.
         """
         if low == high:
             return np.zeros(1)
         both = math.log1p(math.exp(-self.epsilon))
-        law = -self.epsilon * np.abs(np.arange(low, high + 1) - float(cell))
-        law += math.log(-math.expm1(-self.epsilon)) - both
-        law[0] = -self.epsilon * (cell - low) - both
-        law[-1] = -self.epsilon * (high - cell) - both
-        return law
+        found = -self.epsilon * np.abs(np.arange(low, high + 1) - float(cell))
+        found += math.log(-math.expm1(-self.epsilon)) - both
+        found[0] = -self.epsilon * (cell - low) - both
+        found[-1] = -self.epsilon * (high - cell) - both
+        return found
 
 
-class GridLaw(SpanLaw):
+class GridMechanism(SpanMechanism):
     """Two-sided geometric noise, of epsilon nats a cell, on cells of a public range; a value begins with its cell."""
 
     def __init__(
@@ -181,12 +181,12 @@ class GridLaw(SpanLaw):
         return [self._surface(cell, structure) for cell in range(first, last + 1)]
 
     def log_prob(self, value: Any) -> NDArray[np.float64]:
-        """Exact law over the cells of the range, shape (cells,)."""
-        return self._noise.log_law(value[0], *self.ends(self.structure(value)))
+        """Exact output distribution over the cells of the range, shape (cells,)."""
+        return self._noise.log_prob(value[0], *self.ends(self.structure(value)))
 
 
 class Quantity(NamedTuple):
-    """A number as its law sees it: its cell, and its structure."""
+    """A number as its mechanism sees it: its cell, and its structure."""
 
     cell: int
     unit: str = ""  # of the public list
@@ -195,7 +195,7 @@ class Quantity(NamedTuple):
     whole: bool = False
 
 
-class Number(GridLaw):
+class Number(GridMechanism):
     """Two-sided geometric noise on a public grid.
 
     Parameters
@@ -214,8 +214,8 @@ class Number(GridLaw):
 
     Examples
     --------
-    >>> law = Number(0.5, low=0, high=500, step=5, units=["mg"])
-    >>> law.parse("1,250.5 mg").cell, law.parse("5 Johnson"), law.claim().largest
+    >>> mechanism = Number(0.5, low=0, high=500, step=5, units=["mg"])
+    >>> mechanism.parse("1,250.5 mg").cell, mechanism.parse("5 Johnson"), mechanism.claim().largest
     (100, None, 50.0)
     """
 
@@ -281,7 +281,6 @@ class Number(GridLaw):
         return Quantity(cell, unit, bool(match["before"]), negative, whole)
 
     def _cell(self, x: Decimal, whole: bool = False) -> int:
-        """The cell of a number inside the range."""
         step = Fraction(self._step)
         if self.grid == "linear":
             return math.floor(Fraction(x) / step + Fraction(1, 2))
@@ -300,7 +299,6 @@ class Number(GridLaw):
             digits *= 2
 
     def _written(self, cell: int, whole: bool) -> str:
-        """The number that a cell is written as."""
         exact = _context(400)
         product = exact.multiply(Decimal(cell), self._step)
         if self.grid == "linear":
@@ -339,7 +337,7 @@ class Number(GridLaw):
         )
 
     @classmethod
-    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+    def trials(cls) -> list[tuple[SpanMechanism, list[str]]]:
         """A linear grid with halves of a step and numbers beyond the range, one of logarithms, and ages."""
         beyond = ["-1", "0.249", "0.25", "0.74999", "0.75", "1e3", "-7", ".1"]
         doses = ["0.0 mg", "1.0 mg", "1.28 mg", "1.29 mg", "3.0 mg", "1 mg", "2 mg", "1,000 mg"]

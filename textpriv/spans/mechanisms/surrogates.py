@@ -1,4 +1,4 @@
-"""Laws that do not look at the original: masks, surrogates from public lists, identifiers of the same format.
+"""Mechanisms that do not look at the original: masks, surrogates from public lists, identifiers of the same format.
 
 Within a scope (a document, or all texts of a person) a surface is a secret function of the kind and the value: equal values
 get equal surfaces, distinct ones independent ones. Equality is visible then, and stated. A surrogate may be the name of a
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError, installed, needs
 from textpriv.randomness import RandomWords
-from textpriv.spans.laws.base import Scopes, SpanClaim, SpanLaw
+from textpriv.spans.mechanisms.base import Scopes, SpanClaim, SpanMechanism
 
 # Of Faker's sources, those that depend on nothing but random numbers.
 SOURCES = (
@@ -57,8 +57,8 @@ class _StreamRandom(random.Random):
         return self.getrandbits(53) * 2.0**-53
 
 
-class _RedrawnLaw(SpanLaw):
-    """A public law of surfaces. The first field of a value is a text that distinguishes it from others."""
+class _Redrawn(SpanMechanism):
+    """A public distribution of surfaces. The first field of a value is a text that distinguishes it from others."""
 
     def __init__(
         self, consistent: Literal["document", "person"] | None, kind: str | None = None
@@ -72,7 +72,7 @@ class _RedrawnLaw(SpanLaw):
 
     @abstractmethod
     def _one(self, structure: Any, source: random.Random) -> str:
-        """Draw a surface from the public law of a structure."""
+        """Draw a surface from the public distribution of a structure."""
 
     def draw(
         self, values: Sequence[Any], stream: RandomWords, scopes: Scopes | None = None
@@ -104,14 +104,14 @@ class _RedrawnLaw(SpanLaw):
         count = len(self.outputs(self.structure(value)))
         return np.full(count, -math.log(count))
 
-    def _claim(self, law: str, visible: Sequence[str] = ()) -> SpanClaim:
-        law += f", consistent within a {self.scope}" if self.scope else ", resampled for each span"
+    def _claim(self, mechanism: str, visible: Sequence[str] = ()) -> SpanClaim:
+        how = f"consistent within a {self.scope}" if self.scope else "resampled for each span"
         if self.scope is not None:
             equal = (
                 f"which of a {self.scope} are equal, apart from case, blanks, marks and prefixes"
             )
             visible = [*visible, equal]
-        return SpanClaim(law, 0.0, "span", 0.0, not_protected=tuple(visible))
+        return SpanClaim(f"{mechanism}, {how}", 0.0, "span", 0.0, not_protected=tuple(visible))
 
 
 def _pattern(values: Sequence[Any]) -> list[int]:
@@ -119,7 +119,7 @@ def _pattern(values: Sequence[Any]) -> list[int]:
     return [first.setdefault(value[0], len(first)) for value in values]
 
 
-class Mask(_RedrawnLaw):
+class Mask(_Redrawn):
     """The mask of a kind: ``[KIND]`` for every span."""
 
     name = "mask"
@@ -147,12 +147,12 @@ class Mask(_RedrawnLaw):
         return SpanClaim(f"mask of {self.kind}", 0.0, "span", 0.0)
 
     @classmethod
-    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+    def trials(cls) -> list[tuple[SpanMechanism, list[str]]]:
         """Two names under one mask."""
         return [(cls("PERSON"), ["Ann", "Bob Hall"])]
 
 
-class Surrogate(_RedrawnLaw):
+class Surrogate(_Redrawn):
     """A surrogate from a public list; two originals may get the same.
 
     Parameters
@@ -198,7 +198,6 @@ class Surrogate(_RedrawnLaw):
         return self.scope == "document" and self.kind == "PERSON"
 
     def _persons(self, values: Sequence[Any]) -> list[Any]:
-        """Replace each name of a text by that of its person."""
         if not self._knows_people:
             return list(values)
         person = names_of_people([name for (name,) in values])
@@ -247,7 +246,7 @@ class Surrogate(_RedrawnLaw):
         return f"{own} faker {needs('faker', 'spans').VERSION}"
 
     @classmethod
-    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+    def trials(cls) -> list[tuple[SpanMechanism, list[str]]]:
         """A short list in each scope, with equal names, and a source if Faker is installed."""
         entries, names = ["Kim", "Lee", "Ida Roe"], ["Ann", "Bob Hall", "ann", "Zoe"]
         return [
@@ -279,7 +278,6 @@ def names_of_people(names: Sequence[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=32)
 def _provider(locale: str) -> Any:
-    """Faker's generator of a locale."""
     faker = needs("faker", "spans")
     try:
         return faker.Factory.create(locale)
@@ -296,7 +294,7 @@ class Formatted(NamedTuple):
     passes: bool = False  # whether there is a check and the original passes it
 
 
-class Identifier(_RedrawnLaw):
+class Identifier(_Redrawn):
     """A number or code of the same format, uniform over all or over those that pass a check.
 
     Strings are drawn until one passes, at most 10,000 times; after those it is the mask. The check digits of an IBAN are
@@ -344,7 +342,6 @@ class Identifier(_RedrawnLaw):
 
     @cached_property
     def _prefixes(self) -> list[str]:
-        """Beginnings that are kept, the longest first."""
         kept = set(self.prefixes or ())
         if self.prefixes is None and self.check == "phone":
             kept = {f"+{code}" for code in self._library.COUNTRY_CODE_TO_REGION_CODE}
@@ -405,17 +402,17 @@ class Identifier(_RedrawnLaw):
 
     def claim(self) -> SpanClaim:
         """A loss of 0; the format is visible."""
-        law = "identifier of the same format"
+        mechanism = "identifier of the same format"
         visible = ["the places of their digits, letters and marks"]
         if self._prefixes:
             visible[0] += ", and which prefix of a public list they have"
         if self.check:
-            law += f" that passes {self.check} if the original does"
+            mechanism += f" that passes {self.check} if the original does"
             visible.append(f"whether they pass {self.check}")
-        return self._claim(law, visible)
+        return self._claim(mechanism, visible)
 
     @classmethod
-    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+    def trials(cls) -> list[tuple[SpanMechanism, list[str]]]:
         """Short codes, with a prefix, consistent, and with a check digit if python-stdnum is installed."""
         return [
             (cls(prefixes=["K-"]), ["K-12", "K-99", "1a", "7z", "4"]),

@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 from textpriv.errors import MechanismError
 from textpriv.randomness import RandomWords
-from textpriv.spans.laws.base import ALGORITHM, LONGEST, Scopes, SpanClaim, SpanLaw
-from textpriv.spans.laws.numbers import GridLaw
+from textpriv.spans.mechanisms.base import ALGORITHM, LONGEST, Scopes, SpanClaim, SpanMechanism
+from textpriv.spans.mechanisms.numbers import GridMechanism
 
 _PIVOT = 69  # years of two digits are those from 1969 to 2068, as in POSIX
 # By their shape: y is four digits, s eight, 9 one or two, and b a name of a month.
@@ -137,7 +137,7 @@ def read_clock(text: str) -> Clock | None:
     return Clock(60 * hour + minute, "12" if half else "24")
 
 
-class Date(GridLaw):
+class Date(GridMechanism):
     """Two-sided geometric noise on the day of each date alone.
 
     Parameters
@@ -187,7 +187,7 @@ class Date(GridLaw):
         )
 
     @classmethod
-    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+    def trials(cls) -> list[tuple[SpanMechanism, list[str]]]:
         """Ten days around the end of a February, in several forms and with times."""
         ends: dict[str, Any] = {"low": "2020-02-25", "high": "2020-03-05"}
         days = ["2020-02-28", "2020-03-01", "2019-01-01", "Feb 29, 2020", "March 1, 2020 10:00"]
@@ -238,8 +238,8 @@ class DateShift(Date):
 
     def drawn_once(self) -> bytes:
         """Epsilon, range and kind: noise of two amounts or ranges from one stream would not be independent."""
-        law = ALGORITHM, self.epsilon, self.first, self.last, self.kind
-        return f"date shift {law!r}".encode()
+        decides = ALGORITHM, self.epsilon, self.first, self.last, self.kind
+        return f"date shift {decides!r}".encode()
 
     def draw(
         self, values: Sequence[Moment], stream: RandomWords, scopes: Scopes | None = None
@@ -275,14 +275,14 @@ class DateShift(Date):
         )
 
     @classmethod
-    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+    def trials(cls) -> list[tuple[SpanMechanism, list[str]]]:
         """Shifts of some days within a person and a document."""
         ends: dict[str, Any] = {"low": "2020-02-20", "high": "2020-03-10"}
         days = ["2020-02-28", "2020-03-01", "2020-03-03"]
         return [(cls(0.5, **ends), days), (cls(1.0, "document", **ends), days)]
 
 
-class TimeOfDay(GridLaw):
+class TimeOfDay(GridMechanism):
     """Two-sided geometric noise on the minute of a day, between midnight and midnight.
 
     Parameters
@@ -318,6 +318,6 @@ class TimeOfDay(GridLaw):
         )
 
     @classmethod
-    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+    def trials(cls) -> list[tuple[SpanMechanism, list[str]]]:
         """Times around midnight and noon, in both forms."""
         return [(cls(0.02), ["00:00", "00:59", "12:01", "23:59:59", "12:00 am", "12:30 p.m."])]

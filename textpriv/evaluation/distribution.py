@@ -22,7 +22,7 @@ _CELLS = 1 << 23  # of the matrix held at a time
 _LISTED = 512  # outputs of a word, at most
 
 
-class Law:
+class OutputDistribution:
     """The matrix ``P[w, y] = P_w(y)`` of a mechanism, with a public prior on the words that are written.
 
     Parameters
@@ -44,7 +44,7 @@ class Law:
         self.prior = self.index.word_frequency
         if word_prior is not None:
             self.prior = self.index.vocabulary.prior_weights(word_prior)
-        self._exponential = mechanism.exponential_law()
+        self._exponential = mechanism.exponential_decay()
         if self._exponential is None:
             mechanism.log_prob(0)
 
@@ -118,13 +118,13 @@ class Law:
             places = order[some]
             words, at = np.unique(ids[places], return_inverse=True)
             known = words != UNKNOWN
-            law = np.empty((len(words), len(self)), dtype=np.float32)
-            law[known] = self.rows(words[known])
+            distribution = np.empty((len(words), len(self)), dtype=np.float32)
+            distribution[known] = self.rows(words[known])
             if not known.all():
-                law[~known] = np.exp(self.mechanism.log_prob(UNKNOWN))
+                distribution[~known] = np.exp(self.mechanism.log_prob(UNKNOWN))
             clocks = rng.standard_exponential((len(places), len(self)))
             with np.errstate(divide="ignore"):
-                clocks /= law[at]
+                clocks /= distribution[at]
             drawn[places] = clocks.argmin(axis=1)
         return drawn
 

@@ -1,10 +1,10 @@
-"""The interface of a law of typed spans, and the registry by which policies and the audit find laws.
+"""The interface of a mechanism of typed spans, and the registry by which policies and the audit find mechanisms.
 
-A law sees one surface after another and random words, never the text around them. It reads a surface as a value: a tuple
-of what is protected and of its *structure*, which is public (a unit, a written form). Spans are drawn independently given
-the documents, so the loss of a document is at most the sum over its spans. A law that draws once for a whole person or
-document bounds all its values together. A surface is a function of the value, of public settings and of random words
-alone. The proofs of all laws are in ``mechanisms.md``, section 10.4.
+A mechanism sees one surface after another and random words, never the text around them. It reads a surface as a value:
+a tuple of what is protected and of its *structure*, which is public (a unit, a written form). Spans are drawn
+independently given the documents, so the loss of a document is at most the sum over its spans. A mechanism that draws
+once for a whole person or document bounds all its values together. A surface is a function of the value, of public
+settings and of random words alone. The proofs of all mechanisms are in ``mechanisms.md``, section 10.4.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from textpriv.randomness import (
     identity_bytes,
 )
 
-__all__ = ["ALGORITHM", "LONGEST", "WHOSE", "Scopes", "SpanClaim", "SpanLaw", "registry"]
+__all__ = ["ALGORITHM", "LONGEST", "WHOSE", "Scopes", "SpanClaim", "SpanMechanism", "registry"]
 
-# Other packages add a law by the entry point group ``textpriv_span_laws``, under a name of its own.
-registry = catalogue.create("textpriv", "span_laws", entry_points=True)
+# Other packages add a mechanism by the entry point group ``textpriv_span_mechanisms``, under a name of its own.
+registry = catalogue.create("textpriv", "span_mechanisms", entry_points=True)
 
-ALGORITHM = 2  # raise it when the same settings draw otherwise under the same key
+ALGORITHM = 3  # raise it when the same settings draw otherwise under the same key
 LONGEST = 100  # characters of a number or a date
 WHOSE = (
-    "a law that is consistent within a person needs to know whose text it is: name the author of each document "
-    "(DocumentName(name, author), --author), or make the law consistent within a document."
+    "a mechanism that is consistent within a person needs to know whose text it is: name the author of each document "
+    "(DocumentName(name, author), --author), or make the mechanism consistent within a document."
 )
 
 
 @dataclass(frozen=True)
 class SpanClaim:
-    """The guarantee of a law for the spans that it draws."""
+    """The guarantee of a mechanism for the spans that it draws."""
 
-    law: str  # with its settings
+    mechanism: str  # with its settings
     epsilon: float  # nats per unit; 0 if a surface does not depend on the value
     unit: str  # "step of the grid", "day", or "span" if the loss has no measure
     largest: float  # nats, between any two values of one structure
@@ -78,7 +78,7 @@ class Scopes:
         return self.streams.stream(b"".join(map(framed, parts)))
 
 
-class SpanLaw(ABC):
+class SpanMechanism(ABC):
     """A randomised map from the values of one kind of span to surfaces."""
 
     name: str  # in the registry
@@ -89,7 +89,7 @@ class SpanLaw(ABC):
 
     @abstractmethod
     def parse(self, text: str) -> Any | None:
-        """Return the value of a surface, a tuple; None if this law cannot read it, which is public structure."""
+        """Return the value of a surface, a tuple; None if this mechanism cannot read it, which is public structure."""
 
     @abstractmethod
     def draw(
@@ -129,19 +129,19 @@ class SpanLaw(ABC):
 
     @classmethod
     @abstractmethod
-    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
-        """Laws with small public settings, each with surfaces by which the audit attacks it."""
+    def trials(cls) -> list[tuple[SpanMechanism, list[str]]]:
+        """Mechanisms with small public settings, each with surfaces by which the audit attacks it."""
 
     def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this law, in JSON types: attributes of the same names."""
+        """Return the keyword arguments that rebuild this mechanism, in JSON types: attributes of the same names."""
         given = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in given.items()
         }
 
-    def of_kind(self, kind: str) -> SpanLaw:
-        """The same law for another kind, whose draws within a scope are independent of this one's."""
+    def of_kind(self, kind: str) -> SpanMechanism:
+        """The same mechanism for another kind, whose draws within a scope are independent of this one's."""
         return self if kind == self.kind else type(self)(**{**self.settings(), "kind": kind})
 
     def drawn_once(self) -> bytes:
@@ -150,9 +150,9 @@ class SpanLaw(ABC):
 
     def fingerprint(self) -> str:
         """Everything that decides, with a key, what is drawn: for run keys and ledgers (64 hexadecimal digits)."""
-        law = f"{type(self).__module__}.{type(self).__qualname__}"
-        content = json.dumps([ALGORITHM, law, self.settings()], sort_keys=True)
+        mechanism = f"{type(self).__module__}.{type(self).__qualname__}"
+        content = json.dumps([ALGORITHM, mechanism, self.settings()], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), **self.settings()), ()  # engines send a law to their workers
+        return partial(type(self), **self.settings()), ()  # engines send it to their workers

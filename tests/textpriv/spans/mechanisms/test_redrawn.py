@@ -11,16 +11,16 @@ import pytest
 
 from textpriv.errors import TextprivError
 from textpriv.randomness import KeyedStreams, Stream
-from textpriv.spans.laws.base import Scopes
-from textpriv.spans.laws.surrogates import SOURCES, Identifier, Mask, Surrogate
+from textpriv.spans.mechanisms.base import Scopes
+from textpriv.spans.mechanisms.surrogates import SOURCES, Identifier, Mask, Surrogate
 
 NAMES = ["Ann", "Bob Hall", "ANN", "bob  hall"]
 
 
-def drawn(law, texts, document="letter", person="ann", seed=1):
+def drawn(mechanism, texts, document="letter", person="ann", seed=1):
     scopes = Scopes(KeyedStreams(seed=seed), document, person)
     stream = KeyedStreams(seed=seed).stream(document)
-    return law.draw([law.parse(each) for each in texts], stream, scopes)
+    return mechanism.draw([mechanism.parse(each) for each in texts], stream, scopes)
 
 
 # Consistency
@@ -28,27 +28,27 @@ def drawn(law, texts, document="letter", person="ann", seed=1):
 
 @pytest.mark.parametrize("scope", ["document", "person"])
 def test_equal_names_get_equal_surrogates_within_the_scope_and_only_there(scope):
-    law = Surrogate([f"n{i}" for i in range(10_000)], consistent=scope)
-    here = drawn(law, NAMES)
+    mechanism = Surrogate([f"n{i}" for i in range(10_000)], consistent=scope)
+    here = drawn(mechanism, NAMES)
     assert here[0] == here[2] != here[1] == here[3]
-    assert drawn(law, NAMES[::-1])[::-1] == here
-    assert (drawn(law, NAMES, document="other") == here) == (scope == "person")
-    assert (drawn(law, NAMES, person="zoe") == here) == (scope == "document")
-    assert drawn(law, NAMES, seed=2) != here
+    assert drawn(mechanism, NAMES[::-1])[::-1] == here
+    assert (drawn(mechanism, NAMES, document="other") == here) == (scope == "person")
+    assert (drawn(mechanism, NAMES, person="zoe") == here) == (scope == "document")
+    assert drawn(mechanism, NAMES, seed=2) != here
 
 
 def test_two_kinds_have_independent_surrogates_within_a_person():
-    law = Surrogate([f"n{i}" for i in range(10_000)], consistent="person", kind="PERSON")
+    mechanism = Surrogate([f"n{i}" for i in range(10_000)], consistent="person", kind="PERSON")
     names = [f"name {i}" for i in range(50)]
-    persons, places = drawn(law, names), drawn(law.of_kind("PLACE"), names)
+    persons, places = drawn(mechanism, names), drawn(mechanism.of_kind("PLACE"), names)
     # By chance a pair is equal once in 10,000: three of fifty with probability below 1e-7.
     assert sum(map(str.__eq__, persons, places)) < 3
 
 
-def test_the_joint_law_is_that_of_a_random_function():
+def test_the_joint_mechanism_is_that_of_a_random_function():
     """Over 4,000 keys, two distinct names are as two uniform draws."""
-    law = Surrogate(["a", "b", "c"], consistent="document")
-    pairs = Counter(tuple(drawn(law, ["Ann", "Bob"], document=i)) for i in range(4_000))
+    mechanism = Surrogate(["a", "b", "c"], consistent="document")
+    pairs = Counter(tuple(drawn(mechanism, ["Ann", "Bob"], document=i)) for i in range(4_000))
     expected = 4_000 / 9
     cells = itertools.product("abc", repeat=2)
     statistic = sum((pairs[pair] - expected) ** 2 / expected for pair in cells)
@@ -70,9 +70,9 @@ def test_a_loss_is_nothing_between_equal_patterns_and_unbounded_between_others()
 
 def test_one_number_in_two_formats_stays_one_number():
     pytest.importorskip("phonenumbers")
-    law = Identifier("phone", consistent="person")
+    mechanism = Identifier("phone", consistent="person")
     texts = ["(415) 555-2671", "415.555.2671", "+1 415 555 2671", "(415) 555-2672"]
-    figures = [re.sub(r"[^0-9]", "", each)[-10:] for each in drawn(law, texts)]
+    figures = [re.sub(r"[^0-9]", "", each)[-10:] for each in drawn(mechanism, texts)]
     assert figures[0] == figures[1] == figures[2] != figures[3]
 
 
@@ -100,8 +100,8 @@ def test_names_of_a_document_are_one_person_where_their_parts_say_so(names, pers
 
 
 def test_parts_of_names_are_one_person_in_documents_and_of_people_alone():
-    for law in (PEOPLE.of_kind("PLACE"), Surrogate(PEOPLE.entries, consistent="person")):
-        assert len(set(drawn(law, ["John Doe", "Doe"]))) == 2
+    for mechanism in (PEOPLE.of_kind("PLACE"), Surrogate(PEOPLE.entries, consistent="person")):
+        assert len(set(drawn(mechanism, ["John Doe", "Doe"]))) == 2
 
 
 def test_a_loss_is_unbounded_where_parts_of_names_differ():
@@ -114,17 +114,19 @@ def test_a_loss_is_unbounded_where_parts_of_names_differ():
     assert any("longer name" in each for each in PEOPLE.claim().not_protected)
 
 
-# Public laws
+# Public mechanisms
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_source_draws_from_the_stream_alone(source):
     pytest.importorskip("faker")
-    law = Surrogate(source)
-    first, again = (law.draw([law.parse(n)] * 3, Stream(bytes([3]) * 32)) for n in ("Ann", "Bob"))
+    mechanism = Surrogate(source)
+    first, again = (
+        mechanism.draw([mechanism.parse(n)] * 3, Stream(bytes([3]) * 32)) for n in ("Ann", "Bob")
+    )
     assert first == again
     assert all(each.strip() and "\n" not in each for each in first)
-    assert law.draw([law.parse("Ann")] * 3, Stream(bytes(32))) != first
+    assert mechanism.draw([mechanism.parse("Ann")] * 3, Stream(bytes(32))) != first
 
 
 def shape(text):
@@ -148,28 +150,30 @@ def shape(text):
 )
 def test_a_drawn_identifier_has_format_and_prefix_and_passes_as_before(check, text, passes):
     pytest.importorskip("stdnum")
-    law = Identifier(check)
-    value = law.parse(text)
+    mechanism = Identifier(check)
+    value = mechanism.parse(text)
     assert value.passes == passes
-    surfaces = law.draw([value] * 40, KeyedStreams(seed=1).stream(text))
+    surfaces = mechanism.draw([value] * 40, KeyedStreams(seed=1).stream(text))
     assert len(set(surfaces)) > 20
     for each in surfaces:
         assert shape(each) == shape(text)
         assert each.startswith(value.prefix)
-        assert not passes or law.parse(each).passes
+        assert not passes or mechanism.parse(each).passes
 
 
 def test_an_identifier_is_uniform_over_what_passes():
     pytest.importorskip("stdnum")
-    law = Identifier("luhn")
-    value = law.parse("18")
-    probabilities = dict(zip(law.outputs(law.structure(value)), law.log_prob(value), strict=True))
+    mechanism = Identifier("luhn")
+    value = mechanism.parse("18")
+    probabilities = dict(
+        zip(mechanism.outputs(mechanism.structure(value)), mechanism.log_prob(value), strict=True)
+    )
     assert math.exp(probabilities.pop("[IDENTIFIER]")) < 1e-300
-    passing = [text for text in probabilities if law.parse(text).passes]
+    passing = [text for text in probabilities if mechanism.parse(text).passes]
     assert len(passing) == 10
     assert all(probabilities[text] == pytest.approx(-math.log(10)) for text in passing)
-    assert law.loss(value, law.parse("26")) == 0
-    assert law.loss(value, law.parse("27")) == math.inf
+    assert mechanism.loss(value, mechanism.parse("26")) == 0
+    assert mechanism.loss(value, mechanism.parse("27")) == math.inf
 
 
 def test_what_stays_of_an_identifier_is_said():
@@ -181,10 +185,10 @@ def test_what_stays_of_an_identifier_is_said():
 
 
 def test_a_mask_is_one_surface_whatever_the_value():
-    law = Mask("PERSON")
-    value = law.parse("Ann")
-    assert law.outputs(law.structure(value)) == ("[PERSON]",)
-    assert (law.log_prob(value).tolist(), law.claim().largest) == ([0.0], 0)
+    mechanism = Mask("PERSON")
+    value = mechanism.parse("Ann")
+    assert mechanism.outputs(mechanism.structure(value)) == ("[PERSON]",)
+    assert (mechanism.log_prob(value).tolist(), mechanism.claim().largest) == ([0.0], 0)
 
 
 @pytest.mark.parametrize("text", ["ann@example.org", "--", "x" * 65, "١٢٣", ""])
@@ -193,7 +197,7 @@ def test_what_has_no_format_is_not_read(text):
 
 
 @pytest.mark.parametrize(
-    ("law", "wrong"),
+    ("mechanism", "wrong"),
     [
         (Surrogate, {"entries": []}),
         (Surrogate, {"entries": ["a", ""]}),
@@ -205,7 +209,7 @@ def test_what_has_no_format_is_not_read(text):
         (Identifier, {"check": "exceptions"}),
     ],
 )
-def test_settings_without_meaning_are_refused(law, wrong):
+def test_settings_without_meaning_are_refused(mechanism, wrong):
     pytest.importorskip("faker")
     with pytest.raises(TextprivError):
-        law(**wrong)
+        mechanism(**wrong)
