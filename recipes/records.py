@@ -56,9 +56,9 @@ STYLES = {CLEAR: "--", WORDS: ":", SYNTHETIC: "o-", BAYES: "s-", RANKING: "^-", 
 STYLES |= {DESCENT: "x-"}
 SETS = {
     "imdb": "IMDB",
-    "yelp": "Yelp, stars",
-    "tweets": "Tweets to airlines",
-    "titles": "Titles of programmers' questions",
+    "yelp": "Yelp",
+    "tweets": "Tweets",
+    "titles": "Technical titles",
     "banking77": "Banking77",
 }
 SHOWN = (1.0, 4.0)  # epsilons of the narrow tables
@@ -260,7 +260,7 @@ def shown(values: pd.Series[float]) -> str:
     if len(values) < 3:
         return f"{values.mean():.3f}" if len(values) else "-"
     half = t.ppf(0.975, len(values) - 1) * values.sem()
-    return f"{values.mean():.3f} ±{half:.3f}".replace("±0", "±")
+    return f"{values.mean():.3f}±{half:.3f}".replace("±0", "±")
 
 
 def table(found: pd.DataFrame, *wanted: tuple[str, float]) -> list[str]:
