@@ -154,7 +154,7 @@ class MechanismOptions(OptionGroup):
         return {**amount, **found}
 
     def _epsilon_of_recovery(self, found: dict[str, Any]) -> float:
-        """Find the epsilon of a recovery rate, and say which odds it allows."""
+        """Find the epsilon of a recovery rate, and say what an attacker recovers."""
         from textpriv.evaluation.best_attacker import attackers_in_words
         from textpriv.guarantees.epsilon import choose_epsilon
 
@@ -162,16 +162,13 @@ class MechanismOptions(OptionGroup):
         with waiting("looking for the epsilon (a minute for 25,000 words)"):
             chosen = choose_epsilon(index, recovery=self.recovery, mechanism=name, **found)
         self.chosen = chosen
-        made = find_mechanism(name)(epsilon=chosen.epsilon, **found)(index)
         told = attackers_in_words(*chosen.rates)
         text = "text of the index's language model" if index.model else "words of general English"
         if index.axes is not None:
             text, rate = "words of the domain", chosen.general
             told = f"in the domain of the axes, {told}"
             told += "" if rate is None else f" In general English, guessing recovers {rate:.1%}."
-        say(
-            f"epsilon {chosen.epsilon:g}: {told} Estimates: on {text}. {made.statement.typical_odds}"
-        )
+        say(f"epsilon {chosen.epsilon:g}: {told} Estimates: on {text}.")
         return chosen.epsilon
 
     def build(self) -> Mechanism:
