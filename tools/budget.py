@@ -20,7 +20,7 @@ FOLDERS = {  # about so many lines of each folder of textpriv
     "mechanisms": 2_230,
     "language": 620,
     "tokenization": 1_000,
-    "spans": 2_500,
+    "spans": 2_510,
     "pipeline": 1_060,
     "corpus": 3_080,
     "engines": 1_200,
@@ -151,7 +151,7 @@ def rows() -> list[Row]:
     docs = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "mechanisms.md"]
     own = [ROOT / "textpriv" / f"{name}.py" for name in CENTRAL]
     return [
-        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_180),
+        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_080),
         *(Row(f"  {name}/", lines_of(f"textpriv/{name}"), most) for name, most in FOLDERS.items()),
         Row("textpriv/synthesis, lines", lines_of("textpriv/synthesis"), 1_800),
         Row("  settings.py to errors.py", sum(map(lines_of_file, own)), 1_510),
