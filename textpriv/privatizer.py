@@ -163,10 +163,10 @@ class Privatizer:
         SpanError
             For labels that do not fit their text, and a detector that fails. Names the position of the document.
         """
-        if isinstance(texts, str | bytes | Mapping | None) or not batch_size >= 1:
-            raise TextprivError(
-                "pipe needs a list or another iterable of texts, and a batch_size from 1 up."
-            )
+        if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+            raise TextprivError("Give a list or another iterable of texts.")
+        if not batch_size >= 1:
+            raise TextprivError("batch_size is a whole number from 1 up.")
         source = iter(texts)
         named = None if keys is None else iter(keys)
         known = None if labels is None else iter(labels)

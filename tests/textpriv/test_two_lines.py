@@ -24,7 +24,7 @@ def test_one_text_gives_one_and_several_give_a_list():
     first, empty = textpriv.privatize(iter([TEXT, ""]), epsilon=60.0)
     assert is_close(first)
     assert empty == ""
-    for given in ({"text": TEXT}, TEXT.encode()):
+    for given in ({"text": TEXT}, TEXT.encode(), None, 3):
         with pytest.raises(TextprivError, match="a list or another iterable") as raised:
             textpriv.privatize(given, epsilon=60.0)
         assert "chest" not in str(raised.value)
