@@ -291,7 +291,7 @@ def markdown(found: pd.DataFrame) -> str:
     new = [(SYNTHETIC, epsilon) for epsilon in epsilons]
     others = itertools.product((BAYES, RANKING, DESCENT), SHOWN)
     fewer = itertools.product((SYNTHETIC, DESCENT), SHOWN)
-    lines = table(found[is_all], *plain, (NOTHING, 0.0), *new)
+    lines = table(found[is_all], *plain, *new)
     lines += table(found[is_all], *others)
     return "\n".join(lines + table(found[~is_all], *plain, *fewer))
 
