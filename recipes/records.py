@@ -268,14 +268,14 @@ def table(found: pd.DataFrame, *wanted: tuple[str, float]) -> list[str]:
     cells = found.fillna({"epsilon": 0.0}).groupby(["method", "epsilon"])["accuracy"]
     columns = [each for each in wanted if each in cells.groups]
     heads = [f"{method}, {epsilon:g}" if epsilon else method for method, epsilon in columns]
-    lines = [f"| set | records | {' | '.join(heads)} |", "|---" * (2 + len(columns)) + "|"]
+    lines = [f"| set, records | {' | '.join(heads)} |", "|---" * (1 + len(columns)) + "|"]
     for (name, size), own in found.groupby(["set", "records"], sort=False):
         epsilons = own["epsilon"].fillna(0.0)
         told = [
             shown(own[(own["method"] == method) & (epsilons == epsilon)]["accuracy"])
             for method, epsilon in columns
         ]
-        lines.append(f"| {SETS[name]} | {size:,} | {' | '.join(told)} |")
+        lines.append(f"| {SETS[name]}, {size:,} | {' | '.join(told)} |")
     return [*lines, ""]
 
 
