@@ -268,14 +268,14 @@ def table(found: pd.DataFrame, *wanted: tuple[str, float]) -> list[str]:
     cells = found.fillna({"epsilon": 0.0}).groupby(["method", "epsilon"])["accuracy"]
     columns = [each for each in wanted if each in cells.groups]
     heads = [f"{method}, {epsilon:g}" if epsilon else method for method, epsilon in columns]
-    lines = [f"| set | records | {' | '.join(heads)} |", "|---" * (2 + len(columns)) + "|"]
+    lines = [f"| set, records | {' | '.join(heads)} |", "|---" * (1 + len(columns)) + "|"]
     for (name, size), own in found.groupby(["set", "records"], sort=False):
         epsilons = own["epsilon"].fillna(0.0)
         told = [
             shown(own[(own["method"] == method) & (epsilons == epsilon)]["accuracy"])
             for method, epsilon in columns
         ]
-        lines.append(f"| {SETS[name]} | {size:,} | {' | '.join(told)} |")
+        lines.append(f"| {SETS[name]}, {size:,} | {' | '.join(told)} |")
     return [*lines, ""]
 
 
@@ -291,7 +291,7 @@ def markdown(found: pd.DataFrame) -> str:
     new = [(SYNTHETIC, epsilon) for epsilon in epsilons]
     others = itertools.product((BAYES, RANKING, DESCENT), SHOWN)
     fewer = itertools.product((SYNTHETIC, DESCENT), SHOWN)
-    lines = table(found[is_all], *plain, (NOTHING, 0.0), *new)
+    lines = table(found[is_all], *plain, *new)
     lines += table(found[is_all], *others)
     return "\n".join(lines + table(found[~is_all], *plain, *fewer))
 
