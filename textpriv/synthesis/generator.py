@@ -25,7 +25,6 @@ _AT_ONCE, _MOST_AT_ONCE = 5_000, 25_000  # texts
 _KEPT_MARK = KEPT - CLASSES.index("punctuation")
 _ENDS = frozenset(".!?")  # of a sentence
 _SHORTEST = 3  # words of a sentence
-_SPELLED = {"i": "I", "nt": "n't"}  # the tokenizer splits "dont", too
 _MARKS = _ENDS.union(
     ",;:"
 )  # that are drawn: of pairs, such as brackets, a model of three words closes few
@@ -66,7 +65,7 @@ class Generator:
         self._ends, self._not, self._verbs = np.zeros((3, model.tokens), np.bool_)
         self._ends[model.size : -1] = [each in _ENDS for each in model.symbols]
         self._ends[model.start] = True  # before a text
-        self._not[: model.size] = [_SPELLED.get(word, word) == "n't" for word in words]
+        self._not[: model.size] = [word == "n't" for word in words]
         self._verbs[: model.size] = [word in VERBS for word in words]
 
     # What the released counts say
@@ -201,7 +200,7 @@ class Generator:
     @cached_property
     def _detokenizer(self) -> Detokenizer:
         """Joins words, and their capitalized forms behind all of them."""
-        words = [_SPELLED.get(word, word) for word in self._words]
+        words = ["I" if word == "i" else word for word in self._words]
         return Detokenizer([*words, *(word[:1].upper() + word[1:] for word in words)])
 
     def _tidied(

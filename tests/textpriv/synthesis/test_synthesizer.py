@@ -57,15 +57,15 @@ def test_sentences_before_the_last_have_three_words(fitted):
         assert all(len(each.split()) >= 3 for each in re.split("[.!?]", text)[:-2])
 
 
-@pytest.mark.parametrize("written", ["n't", "nt"])
-def test_not_is_drawn_after_verbs_alone(written):
-    vocabulary = Vocabulary(["did", written, "film"], np.eye(3))
+def test_not_is_drawn_after_verbs_alone():
+    words = ["did", "n't", "film"]
+    vocabulary = Vocabulary(words, np.eye(3))
     index = Index.build(vocabulary, "euclidean", k=2)
     model = NGrams.count(["n't film n't did n't film."], vocabulary)
     fitted = TextSynthesizer(8.0, index=index, model=model).fit(["film n't did n't film"] * 3000)
     texts = " ".join(fitted.sample(200, random_state=0).text).lower()
     assert "didn't" in texts
-    assert "nt" not in texts.replace("didn't", "").replace("n't", "nt")
+    assert "n't" not in texts.replace("didn't", "")
 
 
 def test_draws_repeat_with_a_seed_and_differ_without(fitted):
