@@ -62,7 +62,7 @@ def test_a_statement_by_distance_shows_its_unit_and_no_delta(three_points):
     assert "delta" not in shown
 
 
-@pytest.mark.parametrize("name", ["textpriv.evaluation", "textpriv.mechanisms"])
+@pytest.mark.parametrize("name", ["textpriv.evaluation"])
 def test_dir_shows_what_a_package_offers_and_nothing_else(name):
     package = importlib.import_module(name)
     assert dir(package) == sorted(package.__all__)
