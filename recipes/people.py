@@ -230,8 +230,8 @@ def stay(
 ) -> None:
     """Print the share of units that stay, by set, kind, detector and policy."""
     index = textpriv.Index.builtin("en")
-    names = {"none": [], "auto": best_detectors(), "patterns": ["patterns"]}
-    names["names"] = ["names", "patterns"]
+    names = {"none": [], "patterns": ["patterns"], "names": ["names", "patterns"]}
+    names["auto"] = best_detectors()
     settings = [each for each in SETTINGS if each[0] != "auto" or finders_of_names()]
     for name, (detector, policy) in itertools.product(only.split(","), settings):
         of_set, given = marked(data_dir, name), dict[str, Any]()

@@ -283,7 +283,6 @@ DAMAGES: dict[str, Damage] = {
     "axes of another unit": _axes(unit="nobody"),
     "axes of a unit that is a list": _axes(unit=["one record"]),
     "axes of another vocabulary": _axes(vocabulary="0" * 64),
-    "axes of labels that were read": _axes(read=True),
     "axes with their values": _axes(values=[[1.0, 2.0]]),
     # What does no harm
     "a file more": lambda folder, meta: (folder / "notes.txt").write_text("x") and None,

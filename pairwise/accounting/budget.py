@@ -96,7 +96,7 @@ class PrivacyBudget:
         if path is None:
             folder = tempfile.mkdtemp(prefix="pairwise-budget-")
             path = Path(folder) / "budget.sqlite"
-            # Runs once: at the end of the with block, or when the process that created the folder ends.
+            # Runs once: at the end of the with block, or with the function, when the process that created the folder ends.
             self._remove = weakref.finalize(_remove_folder, _remove_folder, folder, os.getpid())
         self._path = str(Path(path).absolute())
         self.identity = self._open_store()

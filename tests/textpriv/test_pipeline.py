@@ -616,7 +616,8 @@ def test_a_pickled_private_doc_shows_its_own_words_alone(form, folder):
     nlp.make_doc("The garden had a zorblax and a horse, a tree, a river.")
     doc = nlp("A fever and a quiverneth.")
     seen = {word for word in [*WORDS, *RAW] if word.encode() in pickle.dumps(doc)}
-    assert {each for each in seen if each.encode() not in fresh} <= {token.text for token in doc}
+    # "arm" is in "warm".
+    assert all(each.encode() in fresh or each in doc.text for each in seen)
 
 
 def test_a_pipeline_that_has_read_keeps_what_it_was_loaded_with(folder, tmp_path):

@@ -54,7 +54,8 @@ class Wanted(OptionGroup):
 def choose(*, wanted: Wanted, as_json: bool = JSON) -> None:
     """Choose how to protect texts: by recovery, odds, or the share of words that stay.
 
-    With --recovery (default: 0.1) it compares all mechanisms at that recovery rate. The last line is the command to run.
+    With --recovery (default: 0.1) it compares priors of the default mechanism at that recovery rate, and mechanisms that
+    you name. The last line is the command to run.
 
     **Example:** textpriv choose --recovery 0.1
     """

@@ -1,4 +1,4 @@
-"""OptionGroup that several commands share: one declaration each, in groups.
+"""Options that several commands share: one declaration each, in groups.
 
 A command that takes a group has one option for each of its fields; ``textpriv.cli.app`` sees to that.
 """

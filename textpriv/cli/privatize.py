@@ -317,8 +317,9 @@ class ReadingOptions(OptionGroup):
         texts = public_texts(self.public, text_column)
         if texts is not None:
             return PublicText.read(texts, index), "of public text"
-        tried = text_of(index)
-        if self.model is not None:
+        if self.model is None:
+            tried = text_of(index)
+        else:
             tried = sampled_text(read_arpa(self.model, index.vocabulary.words))
         return tried, "sampled from the language model (no real text)"
 

@@ -37,7 +37,7 @@ _PACKED = {
 }  # how they begin
 _REMEDY = "Repair it, or leave such records out with --on-error skip (on_error='skip')."
 _EXPECTED = {
-    "encoding": "expected UTF-8, found bytes or characters that are not.",
+    "encoding": "expected UTF-8, found others. Name the file's encoding: --encoding latin-1.",
     "labels": "expected labels, [] for none.",
     "malformed": "expected one JSON object on the line, found something else.",
     "null_byte": "expected UTF-8 text, found a NUL character (is the file UTF-16, or no text at all?).",

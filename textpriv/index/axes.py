@@ -15,7 +15,7 @@ from textpriv.errors import MetricError
 from textpriv.statement import PrivacyStatement, at_most, factor_in_words
 
 AXES, FREQUENCY = "axes.npy", "frequency.npy"  # files of an index folder
-_NAMED = ("unit", "epsilon", "delta", "changed", "vocabulary", "read")
+_NAMED = ("unit", "epsilon", "delta", "changed", "vocabulary")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,8 +39,6 @@ class Axes:
         Epsilon of a unit whose words change, at the same delta.
     vocabulary : str
         Fingerprint of the words and their vectors.
-    read : bool
-        Whether the labels were read from the texts.
     """
 
     labels: tuple[str, ...]
@@ -51,7 +49,6 @@ class Axes:
     delta: float
     changed: float
     vocabulary: str
-    read: bool = False
 
     def __post_init__(self) -> None:
         if not self.is_sound:
@@ -112,8 +109,7 @@ class Axes:
     @property
     def _exposed(self) -> str:
         """What the axes show on purpose."""
-        names = ", ".join(self.labels) + (", read from the texts" if self.read else "")
-        return f"the label of a text ({names}): each word tells more of it than in the plain space"
+        return f"the label of a text ({', '.join(self.labels)}): each word tells more of it than in the plain space"
 
     @property
     def note(self) -> str:

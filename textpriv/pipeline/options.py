@@ -120,7 +120,8 @@ class PipelineOptions:
         if not Path(self.run_key).is_file():
             raise MechanismError(
                 f"textpriv found no run key at {Path(self.run_key).absolute()}. Name its place, or set run_key to null, "
-                "which draws every text again: spacy.load(FOLDER, config={'nlp.tokenizer.run_key': None}). Make a first key "
+                "which draws every text again: spacy.load(FOLDER, config={'components.textpriv.run_key': None}), or "
+                "'nlp.tokenizer.run_key' for the strict tokenizer. Make a first key "
                 f"by python -c \"from textpriv.run_key import RunKey; RunKey.open('{self.run_key}').keep()\"."
             )
         return read_run_key(self.run_key)

@@ -78,7 +78,7 @@ class Space:
     vectors : ndarray of int64, shape (V, d)
         Of each word, for mean vectors.
     classes : tuple of str or int
-        Declared, or read from the records and then named as read; one class for records without labels.
+        Declared; one class for records without labels.
     authors : int or None
         Records of one author that count; None if each record is protected by itself.
     topics : Topics, optional

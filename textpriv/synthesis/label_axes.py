@@ -57,5 +57,4 @@ class LabelAxes(TextSynthesizer):
             delta=noisy.delta,
             changed=zcdp_epsilon(mu**2, noisy.delta) if finite else math.inf,
             vocabulary=self._side.fingerprint,
-            read=noisy.read,
         )

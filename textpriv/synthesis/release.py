@@ -119,15 +119,8 @@ class Release:
         leading = np.rint(directions[:, ::-1][:, :_BITS].T * _DIRECTION).astype(np.int64)
         return self.space.with_topics(Topics(np.rint(mean * STEP).astype(np.int64), leading))
 
-    def noisy(self, sums: Sums, *, read: bool = False) -> NoisySums:
-        """Return the sums with their noise; once, since a second release of the same texts costs as much again.
-
-        Parameters
-        ----------
-        sums : Sums
-        read : bool
-            Whether the classes were read from the records.
-        """
+    def noisy(self, sums: Sums) -> NoisySums:
+        """Return the sums with their noise; once, since a second release of the same texts costs as much again."""
         if self._done:
             raise TextprivError(
                 "this measurement is made. Start another, which costs as much again."
@@ -143,7 +136,6 @@ class Release:
             rows=rows * (STEP / CLASS_PART),
             lengths=lengths * (STEP / LENGTH_PART),
             classes=space.classes,
-            read=read,
             sigma=plan.sigma,
             epsilon=self.epsilon,
             delta=self.delta,
@@ -164,8 +156,6 @@ class NoisySums:
     lengths : ndarray
         Noisy numbers of records by length, of bins that begin at ``EDGES``.
     classes : tuple of str or int
-    read : bool
-        Whether the classes were read from the records.
     sigma : float
         Standard deviation of the noise of ``words``.
     epsilon, delta : float
@@ -177,7 +167,6 @@ class NoisySums:
     rows: NDArray[np.float64]
     lengths: NDArray[np.float64]
     classes: tuple[Label, ...]
-    read: bool
     sigma: float
     epsilon: float
     delta: float
@@ -246,7 +235,6 @@ class NoisySums:
     @property
     def statement(self) -> PrivacyStatement:
         """What the sums guarantee, and so everything that is made of them."""
-        named = "read from the records, and not protected" if self.read else "declared"
         notes = [
             "All texts that are drawn, in any number, and all tables of words come from one release and cost nothing more",
             "A second measurement of the same people adds its loss to this one",
@@ -260,9 +248,6 @@ class NoisySums:
                 0,
                 f"If {unit_of(self.authors)} {verb} replaced, not added: {factor}, plus {at_most(self.delta, 3)}",
             )
-        exposed = ["whatever is common to many records, such as what their classes differ in"]
-        if self.read:
-            exposed.insert(0, "the names of the classes, which were read from the records")
         if self.authors is not None:
             notes.append(f"At most {self.authors:,} records of each author are used")
         return PrivacyStatement(
@@ -275,10 +260,12 @@ class NoisySums:
             proof="mechanisms.md 12.1: exact discrete Gaussian noise on sums of clipped records",
             assumptions=(
                 "vocabulary, language model and settings are public and made without these texts",
-                f"the classes are {named}",
+                "the classes are declared",
                 "the noise is secret, and released once",
             ),
-            not_protected=tuple(exposed),
+            not_protected=(
+                "whatever is common to many records, such as what their classes differ in",
+            ),
             notes=tuple(notes),
             by_distance=False,
         )

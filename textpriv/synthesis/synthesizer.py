@@ -92,7 +92,7 @@ class TextSynthesizer:
         Protection of one record, or of all records of one author. It has no default. 1 is strong, 4 is weak.
     delta : float
     classes : sequence of str or int, optional
-        All labels that may occur. Without them, the labels that occur are read and the statement names them.
+        All labels that may occur, chosen without a look at the texts. Labels need them: which ones occur is not protected.
     records_per_author : int
         Records of one author that count; used with ``fit(..., authors=...)``.
     index : Index or path, optional
@@ -153,7 +153,7 @@ class TextSynthesizer:
             For a missing text, a label that is not declared, and a missing author, before anything is measured.
         """
         records = _Given.checked(texts, labels, authors)
-        classes, read = self._classes_of(records)
+        classes = self._classes_of(records)
         bound = None if authors is None else _whole(self.records_per_author)
         side = self._side
         release = Release(side.space(classes, bound), self.epsilon, self.delta, self.budget)
@@ -163,27 +163,27 @@ class TextSynthesizer:
         if space is not release.space:
             first = Sums(space, first.key)
             records.add_to(first, side.encoder)
-        self._set(release.noisy(first, read=read))
+        self._set(release.noisy(first))
         return self
 
     @cached_property
     def _side(self) -> PublicSide:
         return PublicSide(self.index, self.model)
 
-    def _classes_of(self, records: _Given) -> tuple[tuple[Label, ...], bool]:
-        """Return the classes, and whether they were read from the records."""
+    def _classes_of(self, records: _Given) -> tuple[Label, ...]:
         if records.labels is None:
-            return (_ONE_CLASS,), False
+            return (_ONE_CLASS,)
         if self.classes is None:
-            return tuple(
-                sorted(set(records.labels), key=lambda each: (str(type(each)), each))
-            ), True
+            raise TextprivError(
+                "labels need classes=[...]: all that may occur, chosen without a look at the texts. One that occurs once "
+                "would show its record."
+            )
         classes = tuple(map(plain_label, self.classes))
         if not classes or len(set(classes)) < len(classes):
             raise TextprivError(
                 "classes must be one or more different labels. Name each class once."
             )
-        return classes, False
+        return classes
 
     def _set(self, noisy: NoisySums) -> None:
         self.noisy_ = noisy
@@ -265,10 +265,8 @@ class TextSynthesizer:
     ) -> Self:
         """Open a file of :meth:`save`; with another index or model than the default, pass the same again."""
         noisy, header = NoisySums.read_file(path)
-        classes = None if noisy.read else noisy.classes
-        made = cls(
-            noisy.epsilon, noisy.delta, classes, noisy.authors or 1, index=index, model=model
-        )
+        settings = noisy.epsilon, noisy.delta, noisy.classes, noisy.authors or 1
+        made = cls(*settings, index=index, model=model)
         if header["vocabulary"] != made._side.fingerprint:
             raise TextprivError(
                 "the sums are of another vocabulary. Pass the index that they were made with."

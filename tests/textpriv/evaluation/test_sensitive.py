@@ -22,7 +22,7 @@ def index() -> Index:
     return Index.build(Vocabulary(WORDS, vectors, np.arange(len(WORDS), 0, -1.0)), "euclidean", k=6)
 
 
-def mechanism_of(mechanism):
+def chances_of(mechanism):
     return np.exp([mechanism.log_prob(word) for word in range(len(WORDS))])
 
 
@@ -45,7 +45,7 @@ def test_words_are_found_as_the_vocabulary_writes_them(index):
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_figures_are_those_of_a_full_table(index, epsilon, monkeypatch):
     mechanism = TEM(index, epsilon)
-    law, prior = mechanism_of(mechanism), index.vocabulary.prior_weights("counts")
+    law, prior = chances_of(mechanism), index.vocabulary.prior_weights("counts")
     guess = (prior[:, None] * law).argmax(axis=0)
     for found in exposure(mechanism):
         ids = [WORDS.index(word) for word in found.words]
@@ -67,7 +67,7 @@ def test_a_mechanism_without_a_distribution_is_drawn(index):
 def test_a_statement_says_how_often_names_stay(index):
     for epsilon in (0.5, 2.0, 4.0, 8.0, 30.0):
         mechanism = TEM(index, epsilon)
-        keep = sorted(mechanism_of(mechanism)[at, at] for at in map(WORDS.index, ("john", "mary")))
+        keep = sorted(chances_of(mechanism)[at, at] for at in map(WORDS.index, ("john", "mary")))
         lines = [line for line in mechanism.statement.not_protected if "first names" in line]
         half = float(re.search(r"probability (\S+) or more", lines[0])[1])
         assert half <= keep[-1] < half * 1.1 + 1e-3

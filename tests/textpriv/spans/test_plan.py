@@ -93,13 +93,13 @@ def test_the_loss_of_a_document_is_at_most_the_sum_over_words_and_spans(
 ):
     """All documents 'word number word code', all outputs."""
     words, numbers = ["w0", "w1", "w2"], ["0", "1", "2"]
-    mechanism = {word: np.exp(mechanism.log_prob(word)) for word in words}
+    chances = {word: np.exp(mechanism.log_prob(word)) for word in words}
     spans = {each: np.exp(DIGITS.log_prob(DIGITS.parse(each))) for each in numbers}
     documents = list(itertools.product(words, numbers, words))
 
     def joint(document):
         first, number, second = document
-        return np.einsum("i,j,k->ijk", mechanism[first], spans[number], mechanism[second]).ravel()
+        return np.einsum("i,j,k->ijk", chances[first], spans[number], chances[second]).ravel()
 
     # What the product says is what comes out.
     names = [f"{a} {b} {c} [CODE]" for a, b, c in itertools.product(words, numbers, words)]

@@ -104,7 +104,7 @@ def test_a_shift_is_a_fixed_function_of_key_and_name():
         assert DateShift(1 / 365, dayfirst=True).shift(scopes(person, "elsewhere")) == days
 
 
-def test_shifts_of_people_follow_the_mechanism_and_neighbours_are_independent():
+def test_shifts_of_people_follow_the_noise_and_neighbours_are_independent():
     mechanism = DateShift(epsilon=0.8)
     streams = KeyedStreams(seed=9)
     shifts = np.array([mechanism.shift(Scopes(streams, "x", person)) for person in range(6_000)])
@@ -146,7 +146,7 @@ def test_a_history_moved_as_a_whole_loses_once(days, moved):
     assert each.joint_loss(first, second) == pytest.approx(len(days) * abs(moved) / 365)
 
 
-def test_the_joint_mechanism_of_a_history_attains_the_loss_and_no_more():
+def test_the_joint_distribution_of_a_history_attains_the_loss_and_no_more():
     """All outputs of two dates by enumeration of all shifts, clamped after the shift at both ends."""
     mechanism = DateShift(epsilon=0.5, low="2020-02-20", high="2020-03-10")
     noise = mechanism._noise.log_prob(0, -60, 60)

@@ -1,4 +1,4 @@
-"""Two-sided geometric noise: its coins give the stated mechanism digit by digit, and further digits decide ties."""
+"""Two-sided geometric noise: its coins give the stated distribution digit by digit, and further digits decide ties."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from textpriv.randomness import KeyedStreams
 from textpriv.spans.mechanisms.numbers import TwoSidedGeometric
 
 
-def law_of_coins(noise):
-    """The mechanism over -bound..bound that the coins' first four words give, as exact fractions."""
+def distribution_of_coins(noise):
+    """The distribution over -bound..bound that the coins' first four words give, as exact fractions."""
     coins = [Fraction(noise._expansion(coin, 4), 2**256) for coin in range(noise._digits + 2)]
-    mechanism = dict.fromkeys(range(-noise.bound, noise.bound + 1), Fraction(0))
-    mechanism[0] = coins[0]
+    distribution = dict.fromkeys(range(-noise.bound, noise.bound + 1), Fraction(0))
+    distribution[0] = coins[0]
     for geometric in range(2**noise._digits):
         chance = (1 - coins[0]) * (1 - coins[-1]) / 2
         for digit in range(noise._digits):
             one = coins[digit + 1]
             chance *= one if geometric >> digit & 1 else 1 - one
         for sign in (1, -1):
-            mechanism[sign * min(1 + geometric, noise.bound)] += chance
+            distribution[sign * min(1 + geometric, noise.bound)] += chance
     for sign in (1, -1):
-        mechanism[sign * noise.bound] += (1 - coins[0]) * coins[-1] / 2
-    return mechanism
+        distribution[sign * noise.bound] += (1 - coins[0]) * coins[-1] / 2
+    return distribution
 
 
 @pytest.mark.parametrize(("epsilon", "bound"), [(0.3, 1), (0.7, 5), (2.0, 8), (1e-3, 9), (40.0, 3)])
-def test_coins_give_the_mechanism_that_is_stated(epsilon, bound):
+def test_coins_give_the_distribution_that_is_stated(epsilon, bound):
     noise = TwoSidedGeometric(epsilon, bound)
-    mechanism = law_of_coins(noise)
-    assert sum(mechanism.values()) == 1
+    distribution = distribution_of_coins(noise)
+    assert sum(distribution.values()) == 1
     stated = noise.log_prob(0, -bound, bound)
     for n, value in zip(range(-bound, bound + 1), stated.tolist(), strict=True):
-        assert math.log(mechanism[n]) == pytest.approx(value, abs=1e-9)
+        assert math.log(distribution[n]) == pytest.approx(value, abs=1e-9)
 
 
 def test_digits_of_a_coin_are_those_of_its_series_in_any_decimal_context():
@@ -75,7 +75,7 @@ def test_a_tie_is_decided_by_further_digits():
     assert noise.draw(1, Tied([following, 0])).tolist() == [2]
 
 
-def test_draws_follow_the_mechanism():
+def test_draws_follow_the_distribution():
     noise = TwoSidedGeometric(0.05, 100)
     drawn = noise.draw(60_000, KeyedStreams(seed=4).stream("noise"))
     counts = np.bincount(drawn + 100, minlength=201)
@@ -83,7 +83,7 @@ def test_draws_follow_the_mechanism():
 
 
 @pytest.mark.parametrize("cell", [-2, 0, 3])
-def test_a_mechanism_inside_a_range_is_the_sum_over_all_noise(cell):
+def test_a_distribution_inside_a_range_is_the_sum_over_all_noise(cell):
     q, low, high = math.exp(-0.4), -2, 3
     expected = np.zeros(6)
     for n in range(-300, 301):

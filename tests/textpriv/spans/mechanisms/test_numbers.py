@@ -55,8 +55,8 @@ def test_enumeration_attains_the_stated_loss_and_never_passes_it(mechanism, surf
         for pair in itertools.permutations(values, 2)
         if mechanism.structure(pair[0]) == mechanism.structure(pair[1])
     }
-    mechanisms = {value: mechanism.log_prob(value) for value in values}
-    shown = {pair: float(largest_ratios(*(mechanisms[each] for each in pair))) for pair in losses}
+    rows = {value: mechanism.log_prob(value) for value in values}
+    shown = {pair: float(largest_ratios(*(rows[each] for each in pair))) for pair in losses}
     assert all(shown[pair] <= losses[pair] * (1 + 1e-9) for pair in losses)
     assert max(shown[pair] / losses[pair] for pair in losses) == pytest.approx(1)
     assert max(shown.values()) == pytest.approx(mechanism.claim().largest)

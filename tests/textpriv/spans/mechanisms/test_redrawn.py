@@ -45,7 +45,7 @@ def test_two_kinds_have_independent_surrogates_within_a_person():
     assert sum(map(str.__eq__, persons, places)) < 3
 
 
-def test_the_joint_mechanism_is_that_of_a_random_function():
+def test_the_joint_distribution_is_that_of_a_random_function():
     """Over 4,000 keys, two distinct names are as two uniform draws."""
     mechanism = Surrogate(["a", "b", "c"], consistent="document")
     pairs = Counter(tuple(drawn(mechanism, ["Ann", "Bob"], document=i)) for i in range(4_000))
