@@ -112,7 +112,7 @@ class GaussianPlan(PlannedRelease):
             return value.copy()
         if value.size != self.dimension:
             raise InvalidParameterError(
-                f"the plan is for {self.dimension} coordinates; found {value.size}. FitPlan again for this shape."
+                f"the plan is for {self.dimension} coordinates; found {value.size}. Plan again for this shape."
             )
         # Division by a power of two is exact, so the only rounding is the one that the sensitivity pays for.
         steps = np.round(value / self.grid)

@@ -1,6 +1,6 @@
 """Tables and kernels that draw exactly from ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z(w)``.
 
-Distances are whole steps of the grid, so a weight is a function of a whole number (:func:`decay`). One attempt chooses
+Distances are whole steps of the grid, so a weight is a function of a whole number (:func:`decayed`). One attempt chooses
 a word of the nearest list by its weight, or else proposes a word of the whole measure under the envelope ``nu(y) exp(-t
 d_k)``, d_k being the distance of the last listed word. A proposal that is listed fails; any other is accepted with
 ``exp(-t (d - d_k))``. So one attempt returns every y with a probability proportional to its weight, whatever the length
