@@ -71,6 +71,10 @@ def at_position(position: int) -> Iterator[None]:
         raise
 
 
+class WrongIndexError(MechanismError):
+    """A tree for a mechanism over vectors, or vectors for one over a tree."""
+
+
 class SpanError(DocumentError):
     """Spans of a text, a detector or a policy of spans that cannot be used."""
 

@@ -172,8 +172,9 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
     import numpy as np
 
     number = _id_of(mechanism.index, word)
-    stays = float(np.exp(mechanism.log_prob(word)[number]))
-    outputs, groups = mechanism.explain(word, n=10), mechanism.groups(word) or []
+    chances, outputs = np.exp(mechanism.log_prob(word)), mechanism.explain(word, n=10)
+    stays = float(chances[number])
+    groups = mechanism.index.groups_of(number, chances, mechanism.statement.loss_at)
     if as_json:
         names = ("word", "probability", "distance")
         told = {

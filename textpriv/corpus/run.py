@@ -450,8 +450,9 @@ def _counted(manifest: Mapping[str, Any]) -> Counts:
     """Return the counts of a manifest; those of an empty one are none."""
     counts = Counts()
     if manifest:
-        kept = ("documents", "nulls", "tokens", "skipped", "unprotected")
-        counts.add(Counts(*(manifest[name] for name in kept)))
+        names = ("documents", "nulls", "tokens", "skipped")
+        kept = {name: manifest[name] for name in names}
+        counts.add(Counts(**kept, columns=manifest["unprotected"]))
     return counts
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,12 +126,6 @@ class Comparison(DataFrame):
         return axes
 
 
-def _at_epsilon(mechanism: Mechanism, epsilon: float) -> Mechanism:
-    """The same mechanism at another epsilon; chosen levels of a tree are scaled alike, as its heights contain them."""
-    settings = {name: value for name, value in mechanism.settings().items() if name != "levels"}
-    return type(mechanism)(mechanism.index, **{**settings, "epsilon": epsilon})
-
-
 def compare(
     mechanisms: Sequence[Mechanism] | Mapping[str, Mechanism],
     task: Task | Mapping[str, Task],
@@ -187,11 +181,10 @@ def compare(
     }
     rows = [{"task": at, **row} for at, each in measured.items() for row in each.baselines()]
     for name, mechanism in named.items():
-        start = mechanism.epsilon
+        start, make = mechanism.epsilon, mechanism.at_epsilon
         for asked in recovery:
             shared: dict[str, Any] = {"mechanism": name, "asked": asked}
             try:
-                make = partial(_at_epsilon, mechanism)
                 start = largest_epsilon(make, asked, attacker.success, start).epsilon
             except OutOfReachError:
                 rows.extend({"task": at, **shared} for at in measured)

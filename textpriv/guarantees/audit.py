@@ -8,14 +8,15 @@ failing is a refutation, with a witness.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import TextprivError
+from textpriv.errors import TextprivError, WrongIndexError
 from textpriv.guarantees.certificate import count_draws, losses_by_draws
 from textpriv.guarantees.significance import (
     LEVEL,
@@ -103,19 +104,20 @@ def audit(
     **settings
         Other settings of the mechanism.
     """
-    named = isinstance(mechanism, str)
-    kind: Any = find_mechanism(mechanism) if isinstance(mechanism, str) else mechanism
     epsilon = positive("epsilon", epsilon)
     given = {"epsilon": epsilon, **settings}
+    make: Callable[[Index], Mechanism] = (
+        partial(mechanism, **given) if callable(mechanism) else find_mechanism(mechanism)(**given)
+    )
     checks: list[Check] = []
     leaks: list[float] = []
     for name, vectors, k in _vocabularies():
         words = Vocabulary([f"w{i}" for i in range(len(vectors))], vectors / epsilon)
-        index = Index.build(words, "euclidean", k=k)
-        if getattr(kind, "over_trees", False):
-            index = Tree.build(words, space="euclidean")
         try:
-            made = kind(**given)(index) if named else kind(index, **given)
+            try:
+                made = make(Index.build(words, "euclidean", k=k))
+            except WrongIndexError:
+                made = make(Tree.build(words, space="euclidean"))
             attack = _Attack(made, epsilon)
             verdicts = attack.of_words() | (attack.of_documents() if name == "clusters" else {})
         except TextprivError as error:

@@ -283,6 +283,10 @@ class Index:
         row, column = ([self.vocabulary.resolve(word)] for word in (first, second))
         return float(self.length(self.steps_of(np.array(row), np.array(column)))[0, 0])
 
+    def groups_of(self, word: int, chances: Any, loss_at: Any) -> list[Any]:
+        """Return nothing: only a :class:`Tree` has groups."""
+        return []
+
     @cached_property
     def word_frequency(self) -> NDArray[np.float64]:
         """How often words are written, shape (V,): in the domain of the axes, by the vocabulary's counts, or by Zipf's law.

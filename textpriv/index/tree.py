@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from textpriv.index.index import Index, progress_bar
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 _NEAREST, _SAMPLE = 10, 1000  # neighbours that are looked for, and words for which they are
+_GROUPS, _SHOWN = 8, 5  # groups of a word that are told, and words of each that are named
 
 
 class Tree(Index):
@@ -154,6 +155,37 @@ class Tree(Index):
     def group(self, word: int, level: int) -> NDArray[np.int32]:
         """Ids of the words within a height (by its number, from 1) of a word, itself among them, by id."""
         return np.sort(self.order[self.levels_of(word) <= level])
+
+    def groups_of(
+        self, word: int, chances: NDArray[np.float64], loss_at: Callable[[float], float]
+    ) -> list[Group]:
+        """Return the groups of a word, or some of many, from the closest to all words.
+
+        Parameters
+        ----------
+        word : int
+        chances : ndarray of float64, shape (V,)
+            Of each word, that the word becomes it.
+        loss_at : callable
+            The largest loss between two words at a distance.
+        """
+        chances, met = chances[self.order], self.levels_of(word)
+        others = np.arange(len(self)) != self.places[word]
+        made = []
+        for level in spread(np.unique(met[others]), _GROUPS):
+            ring = np.flatnonzero(others & (met == level))
+            top = ring[np.argsort(-chances[ring], kind="stable")[:_SHOWN]]
+            height = float(self.heights[level - 1]) if level else 0.0
+            made.append(
+                Group(
+                    name=self.names[level - 1] if self.names and level else f"height {height:.4g}",
+                    words=int((met <= level).sum()),
+                    loss=loss_at(height),
+                    probability=min(float(chances[met <= level].sum()), 1.0),
+                    likeliest=tuple(self.vocabulary.words[each] for each in self.order[top]),
+                )
+            )
+        return made
 
     def reheighted(self, heights: ArrayLike, names: Sequence[str] = ()) -> Tree:
         """Return the same tree with other heights, shape (L,), not falling; levels of equal height become one."""
@@ -307,6 +339,22 @@ class Tree(Index):
 
     def __repr__(self) -> str:
         return f"Tree({len(self):,} words, {len(self.heights)} heights, {self.source})"
+
+
+class Group(NamedTuple):
+    """The words within a distance of a word."""
+
+    name: str  # of its level
+    words: int  # how many, the word itself among them
+    loss: float  # the largest between two of them, in nats
+    probability: float  # that the word becomes one of them
+    likeliest: tuple[str, ...]  # some of those that are in no closer group, likeliest first
+
+
+def spread(values: NDArray[np.integer], most: int) -> list[int]:
+    """Return values, or so many of them from the first to the last."""
+    at = np.linspace(0, len(values) - 1, min(most, len(values))).astype(int)
+    return list(map(int, values[at]))
 
 
 class Nodes(NamedTuple):

@@ -12,12 +12,12 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from textpriv.errors import MechanismError
+from textpriv.errors import MechanismError, WrongIndexError
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.pairs import log_normalisers, stay_bounds
@@ -45,16 +45,6 @@ def positive(name: str, value: Any) -> float:
             f"{name} must be a finite number above 0, from 1e-30 to 1e30; got {value!r:.40}.{hint}"
         )
     return number
-
-
-class Group(NamedTuple):
-    """The words within a distance of a word, in a tree."""
-
-    name: str  # of its level
-    words: int  # how many, the word itself among them
-    loss: float  # the largest between two of them, in nats
-    probability: float  # that the word becomes one of them
-    likeliest: tuple[str, ...]  # some of those that are in no closer group, likeliest first
 
 
 class Mechanism(ABC):
@@ -87,7 +77,7 @@ class Mechanism(ABC):
                 f"a mechanism needs a textpriv.Index; got {type(index).__name__}. Build one with Index.build(vocab)."
             )
         if isinstance(index, Tree) != self.over_trees:
-            raise MechanismError(
+            raise WrongIndexError(
                 f"{self.name} draws from a tree, and this index is none. Build one with Tree.build(vocabulary)."
                 if self.over_trees
                 else f"{self.name} draws from vectors, and this index is a tree. Use TreeTEM (--mechanism tree)."
@@ -104,6 +94,10 @@ class Mechanism(ABC):
     def settings(self) -> dict[str, Any]:
         """Return keyword arguments that rebuild this mechanism on the same index."""
         return dict(self._settings)
+
+    def at_epsilon(self, epsilon: float) -> Mechanism:
+        """Return the same mechanism at another epsilon."""
+        return type(self)(self.index, **{**self.settings(), "epsilon": epsilon})
 
     @abstractmethod
     def sample_documents(
@@ -206,10 +200,6 @@ class Mechanism(ABC):
         words = self.index.vocabulary.words
         top = np.argsort(-logs, kind="stable")[:n]
         return [(words[i], float(np.exp(logs[i])), float(distance[i])) for i in top]
-
-    def groups(self, word: str | int) -> list[Group] | None:
-        """Return the groups of a word in a tree, some of them where there are many, closest first; None without a tree."""
-        return None
 
     def exponential_decay(self) -> tuple[NDArray[np.float64], float, float] | None:
         """Return the base measure (V,), rate and truncation of ``nu(y) exp(-t min(d, gamma)) / Z``; None for other forms."""

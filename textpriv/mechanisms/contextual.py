@@ -252,7 +252,7 @@ def _draw(
     return len(ids)
 
 
-class ContextualTEM(TEM):
+class ContextualTEM(Mechanism):
     """TEM with the next word of a public language model as its prior.
 
     Parameters
@@ -288,28 +288,25 @@ class ContextualTEM(TEM):
         model: NGrams | str | PathLike[str] | NextWord | None = None,
         gamma: float | None = None,
     ) -> None:
-        self._given = model
-        super().__init__(index, epsilon, "zipf", gamma)  # no truncation, as a flat prior has
+        super().__init__(index, epsilon, model=model, gamma=gamma)
+        given, words = model, index.vocabulary.words
+        self._given, self.model, base = model, None, np.ones(len(words))
+        if not callable(given):
+            if given is None:
+                given = index.model or general_english(words)
+            elif not isinstance(given, NGrams):
+                given = read_arpa(Path(given), words)
+            self.model = given.words_only(other=False)
+            tables: Any = (*self.model.arrays[1:], self.model.symbol_tokens)
+            self._tables = _Model(*tables)
+            base = np.maximum(self.model.after()[: len(words)], _LEAST)
+        self._alone = TEM(index, epsilon, BaseMeasure(base), gamma)
+        self.t, self.gamma, self.measure = self._alone.t, self._alone.gamma, self._alone.measure
         self.prior = self.measure.weights
-        self._settings = {"epsilon": self.epsilon, "model": model, "gamma": gamma}
-
-    def _base_weights(self) -> NDArray[np.float64]:
-        given, words = self._given, self.index.vocabulary.words
-        self.model = None
-        if callable(given):
-            return np.ones(len(words))
-        if given is None:
-            given = self.index.model or general_english(words)
-        elif not isinstance(given, NGrams):
-            given = read_arpa(Path(given), words)
-        self.model = given.words_only(other=False)
-        tables: Any = (*self.model.arrays[1:], self.model.symbol_tokens)
-        self._tables = _Model(*tables)
-        return np.maximum(self.model.after()[: len(words)], _LEAST)
 
     def binding(self) -> dict[str, Any]:
         """Return what a record about this mechanism is bound to; the model by its exact weights or its fingerprint."""
-        bound = Mechanism.binding(self)
+        bound = super().binding()
         if self.model is not None:
             bound["settings"]["model"] = [checksum(array) for array in self.model.arrays]
         elif (fingerprint := getattr(self._given, "fingerprint", None)) is None:
@@ -319,13 +316,13 @@ class ContextualTEM(TEM):
             )
         else:
             bound["settings"]["model"] = fingerprint()
-        return bound | {"decay": list(self.decay)}
+        return bound | {"decay": list(self._alone.decay)}
 
     # The output distribution
 
     def average(self) -> TEM:
         """TEM with the base measure as its prior: the output distribution over all contexts, nearly."""
-        return TEM(self.index, self.epsilon, self.measure.weights, self.gamma)
+        return self._alone
 
     def _after(
         self, context: Sequence[int] | NDArray[np.integer]
@@ -371,10 +368,10 @@ class ContextualTEM(TEM):
 
     def log_prob(self, word: str | int, context: Sequence[int] = ()) -> NDArray[np.float64]:
         """Return the natural logarithm of a word's output distribution after a released prefix, shape (V,)."""
-        return self._log_prob(word, self.context_weights(context))
+        return self._alone.log_prob_under(word, self.context_weights(context))
 
     @cached_property
-    def _alone(self) -> NDArray[np.float64]:
+    def _base_sums(self) -> NDArray[np.float64]:
         """Normalisers under the base measure, shape (V,), filled in as they are asked for."""
         return np.full(len(self.index), np.nan)
 
@@ -389,9 +386,9 @@ class ContextualTEM(TEM):
             return np.asarray(np.exp(-self.t * np.minimum(apart, self.gamma)))
 
         known = np.unique(words[words < size])
-        missing = known[np.isnan(self._alone[known])]
+        missing = known[np.isnan(self._base_sums[known])]
         for some in np.array_split(missing, 1 + len(missing) // 256):
-            self._alone[some] = decays(some) @ self.measure.weights
+            self._base_sums[some] = decays(some) @ self.measure.weights
         found = np.empty(words.shape)
         for row, at in enumerate(np.flatnonzero(np.asarray(released) >= 0).tolist()):
             output, own = int(released[at]), np.flatnonzero(words[row] < size)
@@ -399,7 +396,7 @@ class ContextualTEM(TEM):
             near = words[row, own]
             mass = share * self.measure.weights[output] + weights[listed == output].sum()
             found[row] = mass / (share + weights.sum())
-            normalisers = share * self._alone[near] + decays(near, listed) @ weights
+            normalisers = share * self._base_sums[near] + decays(near, listed) @ weights
             found[row, own] = mass * decays(near, np.array([output]))[:, 0] / normalisers
         return found
 
@@ -415,7 +412,7 @@ class ContextualTEM(TEM):
                 "An id stands for no symbol. Use textpriv.language.ngrams.symbol_id."
             )
         draw = self._draw_by_callable if self.model is None else self._draw_by_model
-        self.tables.prepare(ids[ids >= 0])
+        self._alone.tables.prepare(ids[ids >= 0])
         for stream, first, last in zip(streams, offsets[:-1], offsets[1:], strict=True):
             draw(ids[first:last], stream, out[first:last])
         return out
@@ -431,7 +428,7 @@ class ContextualTEM(TEM):
             random = np.empty((rows, WORDS), dtype=np.uint64)
             stream.fill(random)
             rest = ids[done:], context, random, out[done:]
-            drawn = _draw(self.tables.rows, self._tables, *rest)
+            drawn = _draw(self._alone.tables.rows, self._tables, *rest)
             done, failed = done + drawn, 0 if drawn else rows
 
     def _draw_by_callable(
@@ -439,7 +436,7 @@ class ContextualTEM(TEM):
     ) -> None:
         for at in np.flatnonzero(ids >= UNKNOWN).tolist():
             measure = BaseMeasure(self.context_weights(out[:at]))
-            tables, one = NearTables(self.index, self.decay, measure), ids[at : at + 1]
+            tables, one = NearTables(self.index, self._alone.decay, measure), ids[at : at + 1]
             tables.prepare(one)
             draw = partial(attempts, tables.rows, one)
             out[at : at + 1] = draw_in_rounds(draw, np.array([0, 1]), [stream])
@@ -447,11 +444,12 @@ class ContextualTEM(TEM):
     @property
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word, in every context."""
-        return self._stated_with_range(
+        return self._stated(
             f"ContextualTEM (epsilon {self.epsilon:g}, gamma {self.gamma:.4g}, rate t {self.t:.4g})",
             "for every released context, TEM (Theorem 2) with the model's next word as prior; losses of positions add, "
             "since the context is a function of the output",
             "words, vectors, metric and language model",
+            **self._alone.figures,
         )
 
 

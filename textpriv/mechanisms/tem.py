@@ -75,7 +75,11 @@ class TEM(Mechanism):
         self,
         index: Index,
         epsilon: float,
-        prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = DEFAULT_PRIOR,
+        prior: str
+        | PathLike[str]
+        | Mapping[str, float]
+        | NDArray[Any]
+        | BaseMeasure = DEFAULT_PRIOR,
         gamma: float | None = None,
         beta: float = 1e-3,
     ) -> None:
@@ -86,13 +90,14 @@ class TEM(Mechanism):
         wanted = published if isinstance(prior, str) and prior == "uniform" else math.inf
         if gamma is not None:
             wanted = positive("gamma", gamma)
-        self.measure = BaseMeasure(self._base_weights())
+        self.measure: BaseMeasure
+        if isinstance(prior, BaseMeasure):
+            self.measure = prior
+        else:
+            self.measure = BaseMeasure(index.vocabulary.prior_weights(prior))
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
         self.decay = Decay.of(index, self.t, self.gamma)
         self.tables = NearTables(index, self.decay, self.measure)
-
-    def _base_weights(self) -> NDArray[np.float64]:
-        return self.index.vocabulary.prior_weights(self.prior)
 
     def binding(self) -> dict[str, Any]:
         """Return what a record about this mechanism is bound to; the prior by its exact parts."""
@@ -106,9 +111,10 @@ class TEM(Mechanism):
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Return the natural logarithm of the output distribution of a word (or of ``UNKNOWN``), shape (V,)."""
-        return self._log_prob(word, self.measure.weights)
+        return self.log_prob_under(word, self.measure.weights)
 
-    def _log_prob(self, word: str | int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_prob_under(self, word: str | int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return :meth:`log_prob` under another prior."""
         number, score = self.resolve(word), np.log(weights)
         if number != UNKNOWN:
             score = score - self.t * np.minimum(self.distances(number), self.gamma)
@@ -125,25 +131,25 @@ class TEM(Mechanism):
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word."""
         prior = self.prior if isinstance(self.prior, str) else "given"
-        return self._stated_with_range(
+        return self._stated(
             f"TEM (epsilon {self.epsilon:g}, prior {prior}, gamma {self.gamma:.4g}, rate t {self.t:.4g})",
             "1-Lipschitz score, exponential mechanism: TEM, Theorem 2; any public prior and truncation keep it",
             "words, vectors, metric and prior",
+            **self.figures,
         )
 
-    def _stated_with_range(self, title: str, proof: str, public: str) -> PrivacyStatement:
+    @property
+    def figures(self) -> dict[str, float]:
+        """Figures of the statement, which hold for every prior."""
         farthest = min(self.index.diameter_bound, self.gamma)
-        return self._stated(
-            title,
-            proof,
-            public,
-            worst_word_loss=self.epsilon * farthest,
-            unknown_word_loss=self.t * farthest,
-            numerical_slack=SLACK,
+        return {
+            "worst_word_loss": self.epsilon * farthest,
+            "unknown_word_loss": self.t * farthest,
+            "numerical_slack": SLACK,
             # The normalisers drop out of how far a loss moves: Cesar and Rogers 2021, bounded range.
-            bounded_range=2 * self.t,
-            largest_range=2 * self.t * farthest,
-        )
+            "bounded_range": 2 * self.t,
+            "largest_range": 2 * self.t * farthest,
+        }
 
 
 def configure(

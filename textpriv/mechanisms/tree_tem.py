@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
-from textpriv.index.tree import Nodes, Tree
-from textpriv.mechanisms.base import UNKNOWN, Group, Mechanism, checksum, positive
+from textpriv.index.tree import Nodes, Tree, spread
+from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, positive
 from textpriv.mechanisms.measure import (
     WORDS,
     BaseMeasure,
@@ -42,8 +42,7 @@ from textpriv.mechanisms.tem import LARGEST_EXPONENT
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement, at_most, odds_in_words
 
-_SHOWN = 5  # words of each group, and heights in a caveat, that are named
-_GROUPS = 8  # groups of a word that are told
+_SHOWN = 5  # heights in a caveat that are named
 _HEIGHT_BITS = 2.0**30  # chosen odds become heights of so many parts of a nat, rounded down
 
 
@@ -265,6 +264,11 @@ class TreeTEM(Mechanism):
         form = [self.t, self.gamma, checksum(self.index.order), checksum(self._reach)]
         return bound | {"law": form}
 
+    def at_epsilon(self, epsilon: float) -> TreeTEM:
+        """Return the same mechanism at another epsilon; chosen levels are scaled alike, as the heights contain them."""
+        settings = {**self.settings(), "levels": None, "epsilon": epsilon}
+        return type(self)(self.index, **settings)
+
     # The output distribution
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
@@ -324,29 +328,6 @@ class TreeTEM(Mechanism):
         guess[order], joint[order] = order[place], best * self.measure.weights
         return guess, joint
 
-    def groups(self, word: str | int) -> list[Group]:
-        """Return the groups of a word, or some of many, from the closest to all words."""
-        number, tree = self.resolve(word), self.index
-        if number == UNKNOWN:
-            return []
-        chances, met = np.exp(self.log_prob(number))[tree.order], tree.levels_of(number)
-        others = np.arange(len(tree)) != tree.places[number]
-        made = []
-        for level in _spread(np.unique(met[others]), _GROUPS):
-            ring = np.flatnonzero(others & (met == level))
-            top = ring[np.argsort(-chances[ring], kind="stable")[:_SHOWN]]
-            height = float(tree.heights[level - 1]) if level else 0.0
-            made.append(
-                Group(
-                    name=tree.names[level - 1] if tree.names and level else f"height {height:.4g}",
-                    words=int((met <= level).sum()),
-                    loss=self._loss_within(height) if level else 0.0,
-                    probability=min(float(chances[met <= level].sum()), 1.0),
-                    likeliest=tuple(tree.vocabulary.words[each] for each in tree.order[top]),
-                )
-            )
-        return made
-
     def sample_documents(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
@@ -356,16 +337,12 @@ class TreeTEM(Mechanism):
 
     # The guarantee
 
-    def _loss_within(self, height: float) -> float:
-        """Largest loss between two words of one group of a height, in nats; at the root also of an unknown word."""
-        # What is cut off at 30 nats loses less than epsilon times its height.
-        return min(self.epsilon * height, self._worst_word_loss) + SLACK
-
-    def _level_notes(self) -> tuple[str, ...]:
+    def _level_notes(self, stated: PrivacyStatement) -> tuple[str, ...]:
         """What each level of a tree with names promises, in one sentence."""
         if not self.index.names:
             return ()
-        bounds = [odds_in_words(self._loss_within(each)) for each in self.index.heights.tolist()]
+        # What is cut off at 30 nats loses less than epsilon times its height.
+        bounds = [odds_in_words(stated.loss_at(each)) for each in self.index.heights.tolist()]
         parts = [
             f"odds are at most {bound} between two words that share a group of the level {name!r}"
             for name, bound in zip(self.index.names[:-1], bounds, strict=False)
@@ -379,7 +356,7 @@ class TreeTEM(Mechanism):
         if not looked:
             return ()
         parts = []
-        for at in _spread(np.arange(len(shares)), len(names) or _SHOWN):
+        for at in spread(np.arange(len(shares)), len(names) or _SHOWN):
             height = f"height {at_most(self.index.heights[at], 3)}"
             level = f"the level {names[at]!r}" if names else height
             parts.append(f"{100 * shares[at]:.0f} % are outside its group of {level}")
@@ -406,13 +383,7 @@ class TreeTEM(Mechanism):
             bounded_range=2 * self.t,
             largest_range=2 * self.t * self.gamma,
         )
-        return stated.extended(notes=(*self._level_notes(), *self.caveats()))
-
-
-def _spread(values: NDArray[np.integer], most: int) -> list[int]:
-    """Return values, or so many of them from the first to the last."""
-    at = np.linspace(0, len(values) - 1, min(most, len(values))).astype(int)
-    return list(map(int, values[at]))
+        return stated.extended(notes=(*self._level_notes(stated), *self.caveats()))
 
 
 def _with_odds(tree: Tree, odds: Mapping[str, float]) -> Tree:
@@ -446,6 +417,3 @@ def configure(
 ) -> Callable[[Index], TreeTEM]:
     """Registered as ``textpriv.TreeTEM.v1``: settings of a TreeTEM that is made when its tree is known."""
     return partial(TreeTEM, epsilon=epsilon, levels=levels, prior=prior)
-
-
-configure.over_trees = True  # type: ignore[attr-defined]

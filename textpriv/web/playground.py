@@ -8,23 +8,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import TextprivError
+from textpriv.errors import TextprivError, WrongIndexError
 from textpriv.evaluation.distribution import OutputDistribution
+from textpriv.index.index import Index
 from textpriv.index.tree import Tree
-from textpriv.mechanisms import default_name, mechanism_names, registry
+from textpriv.mechanisms import default_name, find_mechanism, mechanism_names
 from textpriv.privatizer import Privatizer
 from textpriv.statement import odds_in_words
 from textpriv.vocabulary.builtin import LISTS, words_in
+from textpriv.vocabulary.vocabulary import Vocabulary
 from textpriv.web.report import drawn_kinds, group_in_words, odds_table, typical_pairs
 
 if TYPE_CHECKING:
-    from textpriv.index.index import Index
     from textpriv.mechanisms.base import Mechanism
 
 LONGEST = 20_000  # characters of a text
@@ -95,19 +96,18 @@ class Playground:
         self._reader = self.prepare(Settings(self.epsilon, self.mechanisms[0]))
         self._reader.warm()
 
-    @property
+    @cached_property
     def mechanisms(self) -> list[str]:
         """Those that draw from an index of this kind, the default of the index first."""
-        is_tree = isinstance(self.index, Tree)
-        names = [
-            name
-            for name, registered in mechanism_names().items()
-            if getattr(registry.get(registered), "over_trees", False) == is_tree
-        ]
+        words = Vocabulary(["one", "two"], np.eye(2))
+        small = Index.build(words, "euclidean")
+        if isinstance(self.index, Tree):
+            small = Tree(words, [0, 1], [1], [1.0])
+        names = [name for name in mechanism_names() if _draws_from(small, name)]
         return sorted(names, key=lambda name: name != default_name(self.index))
 
     def _prepare(self, settings: Settings) -> Privatizer:
-        make = registry.get(mechanism_names()[settings.mechanism])
+        make = find_mechanism(settings.mechanism)
         try:
             return Privatizer(make(epsilon=settings.epsilon)(self.index))
         except TextprivError as error:
@@ -196,14 +196,25 @@ class Playground:
             raise BadRequest(
                 404, "The word is not in the vocabulary. All such words are treated alike."
             )
-        groups = mechanism.groups(known)
+        number, chances = vocabulary.id(known), np.exp(mechanism.log_prob(known))
+        groups = self.index.groups_of(number, chances, mechanism.statement.loss_at)
         return {
             "word": known,
-            "keep": float(np.exp(mechanism.log_prob(known)[vocabulary.id(known)])),
-            "groups": [group_in_words(each) for each in reversed(groups or ())],
+            "keep": float(chances[number]),
+            "groups": [group_in_words(each) for each in reversed(groups)],
             "outputs": mechanism.explain(known, n=10),
         }
 
     def close(self) -> None:
         """Stop the background thread."""
         self._background.shutdown(wait=False, cancel_futures=True)
+
+
+def _draws_from(index: Index, name: str) -> bool:
+    try:
+        find_mechanism(name)(epsilon=1.0)(index)
+    except WrongIndexError:
+        return False
+    except Exception:  # what else it needs, a larger index may have
+        return True
+    return True

@@ -23,7 +23,6 @@ from textpriv.files import atomic_write, umask
 from textpriv.guarantees.epsilon import Choice, keep_share
 from textpriv.index.grid import REFERENCE
 from textpriv.mechanisms.base import Mechanism
-from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.statement import at_most, odds_in_words
 from textpriv.tokenization.policy import TOKEN_CLASSES
@@ -33,7 +32,7 @@ from textpriv.web.render import kinds_of, token_spans
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
     from textpriv.index.index import Index
-    from textpriv.mechanisms.base import Group
+    from textpriv.index.tree import Group
     from textpriv.privatizer import Privatizer
     from textpriv.spans.plan import SpanPlan
     from textpriv.statement import PrivacyStatement
@@ -124,7 +123,8 @@ def report_page(
     """
     mechanism, statement = privatizer.mechanism, privatizer.statement
     attack = Attack.of(mechanism, public_text, chosen)
-    tem = mechanism if isinstance(mechanism, TEM) and not mechanism.reads_context else None
+    # At the start of a text alone, where the context is read.
+    is_charted = not mechanism.reads_context and mechanism.exponential_decay() is not None
     script = asset("report.js")
     raw = privatizer.read(SAMPLE)
     tokens, kinds = drawn_kinds(privatizer, raw, KeyedStreams(seed=0).stream("report"))
@@ -137,7 +137,7 @@ def report_page(
         index=mechanism.index,
         statement=statement,
         odds=odds_table(mechanism.statement, typical_pairs(mechanism.index)),
-        stays=_stays(tem) if tem else None,
+        stays=_stays(mechanism) if is_charted else None,
         attack=attack,
         kept=_kept_words(mechanism),
         tried="your public text" if public_text else "text drawn from the language model",
@@ -147,7 +147,7 @@ def report_page(
         private=token_spans(tokens.words, tokens.spaces, kinds),
         data=_looked_up(mechanism),
         draws=0 if mechanism.has_log_prob else _DRAWS,
-        chart=_chart(tem) if tem else None,
+        chart=_chart(mechanism) if is_charted else None,
         actions=privatizer.policy.to_dict(),
         classes=TOKEN_CLASSES,
         spans=[] if privatizer.spans is None else [*SpanRow.of(privatizer.spans)],
@@ -214,14 +214,13 @@ def _kept_words(mechanism: Mechanism) -> list[str] | None:
     return [vocabulary.words[word] for word in kept.tolist()]
 
 
-def _stays(mechanism: TEM) -> float:
+def _stays(mechanism: Mechanism) -> float:
     return keep_share(mechanism, _AVERAGED)[0]
 
 
-def _chart(mechanism: TEM) -> str:
+def _chart(mechanism: Mechanism) -> str:
     epsilons = [float(each) for each in mechanism.epsilon * 2.0**_STEPS]
-    settings = mechanism.settings()
-    shares = [_stays(TEM(mechanism.index, **{**settings, "epsilon": each})) for each in epsilons]
+    shares = [_stays(mechanism.at_epsilon(each)) for each in epsilons]
     here = shares[len(shares) // 2]
     return Chart(
         title="Words that stay, by epsilon",

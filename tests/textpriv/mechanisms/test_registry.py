@@ -10,8 +10,13 @@ from pathlib import Path
 import catalogue
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from textpriv.cli.app import app
+from textpriv.evaluation import Documents, Task, compare
+from textpriv.index import Index
 from textpriv.mechanisms import find_mechanism, mechanism_names, registry
+from textpriv.vocabulary.vocabulary import Vocabulary
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "new_mechanism.py"
 
@@ -65,6 +70,59 @@ def test_a_mechanism_of_another_package_is_found_by_commands_playground_report_a
     assert found["playground"]
     assert found["drawn by"] == "other_mechanisms"
     assert "RandomizedResponse" in (tmp_path / "page.html").read_text()
+
+
+CONTEXT = """
+
+class Reading(RandomizedResponse):
+    reads_context = True
+
+    def sample_documents(self, ids, offsets, streams):
+        # Symbols, such as a comma, are given too and come out as they are.
+        return np.where(ids < UNKNOWN, ids, super().sample_documents(np.maximum(ids, UNKNOWN), offsets, streams))
+
+    def emissions(self, released, words):
+        table = np.exp([self.log_prob(i) for i in (*range(len(self.index)), UNKNOWN)])
+        return table[words, released[released >= 0][:, None]]
+
+
+def reading(epsilon):
+    return lambda index: Reading(index, epsilon)
+"""
+
+
+@pytest.mark.parametrize("name", ["other.RandomizedResponse.v1", "other.Reading.v1"])
+def test_an_outside_mechanism_works_in_commands_and_compare(tmp_path, monkeypatch, name):
+    made = {"__name__": "other"}
+    exec(
+        EXAMPLE.read_text().replace("@registry.register(", "# @registry.register(") + CONTEXT, made
+    )
+    make = made["reading" if "Reading" in name else "configure"]
+    registry.register(name, func=make)
+    monkeypatch.setenv("TEXTPRIV_CACHE_DIR", str(tmp_path / "cache"))
+    words = Vocabulary.builtin("en").words[300:340]
+    vectors = np.random.default_rng(0).normal(size=(40, 3))
+    index = Index.build(Vocabulary(words, vectors, language="en"), "euclidean", k=8)
+    index.save(tmp_path / "w.idx")
+    given = ["--index", str(tmp_path / "w.idx"), "--mechanism", name, "--recovery", "0.6"]
+    try:
+        for command in (
+            ["choose"],
+            ["explain", words[0]],
+            ["certify"],
+            ["report", "--output", str(tmp_path / "page.html")],
+        ):
+            result = CliRunner().invoke(app, [*command, *given])
+            assert result.exit_code == 0, (command, result.output)
+            assert "no epsilon gives" not in result.output, command
+        labels = [0, 1] * 10
+        texts = [" ".join(words[20 * label : 20 * label + 9]) for label in labels]
+        documents = Documents.read(texts, labels, index.vocabulary)
+        task = Task(documents, documents)
+        rows = compare([make(1.0)(index)], task, recovery=[0.6], draws=1)
+        assert np.isfinite(rows["accuracy"].iloc[-1])
+    finally:
+        del catalogue.REGISTRY[(*registry.namespace, name)]
 
 
 @pytest.fixture
