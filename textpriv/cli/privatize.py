@@ -275,8 +275,6 @@ def _print_report(
         warn(f"left out: {reasons}")
     if report.refused:
         warn(f"over a limit of the ledger: {'; '.join(report.refused)}")
-    if report.unmatched:
-        warn(f"no column matches --drop or --keep {', '.join(report.unmatched)}")
     if report.quarantine is not None:
         warn(f"bad records are kept, as raw text, in {report.quarantine}")
     if report.resumed:

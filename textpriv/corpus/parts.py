@@ -17,10 +17,12 @@ from textpriv.corpus.checkpoint import Checkpoint
 from textpriv.corpus.formats import FORMATS
 from textpriv.corpus.plan import Plan
 from textpriv.corpus.records import BadRecord, Batch, CorpusReader, RecordWriter, compressed
+from textpriv.corpus.release import ColumnError
 from textpriv.corpus.report import Counts
+from textpriv.corpus.stores import is_stream
 from textpriv.engines.batch import BatchRelease, named_error, release_in_process
 from textpriv.engines.local import Result, in_order
-from textpriv.errors import CorpusError, LimitError, TextprivError
+from textpriv.errors import LimitError, TextprivError
 from textpriv.files import flush
 from textpriv.randomness import Occurrences
 
@@ -29,10 +31,11 @@ _ANNOUNCED = 1_000  # records of a corpus in which a new column is no surprise
 Read = tuple[int, CorpusReader, Batch]  # the number of a file, its reader, and a batch of it
 
 
-def scan(plan: Plan, is_counted: bool) -> Iterator[Read]:
+def scan(plan: Plan, is_counted: bool, is_added: bool = False) -> Iterator[Read]:
     """Read a corpus in order, with the numbers of equal texts; refuse repeated names and columns that are new.
 
-    With ``is_counted`` a ledger counts documents of one name as versions of one.
+    With ``is_counted`` a ledger counts documents of one name as versions of one. With ``is_added`` the records are added
+    to a finished output, so a column that the rule names may be gone.
     """
     texts = plan.release.meaning.texts
     known = [Occurrences() for _ in texts]
@@ -52,7 +55,11 @@ def scan(plan: Plan, is_counted: bool) -> Iterator[Read]:
             if new and plan.release.on_unprotected is not None:
                 plan.release.on_unprotected(tuple(new))
             records += len(batch)
+            if is_stream(plan.target) and 0 < records == len(batch):
+                plan.release.columns.check(columns)  # what is written cannot be taken back
             yield file, reader, batch
+    if records and not is_added:
+        plan.release.columns.check(columns)
 
 
 def _new_columns(reader: CorpusReader, batch: Batch, columns: set[str], records: int) -> list[str]:
@@ -64,10 +71,9 @@ def _new_columns(reader: CorpusReader, batch: Batch, columns: set[str], records:
         for name in filter(release.writes, new):
             if records + row >= _ANNOUNCED and release.columns.refuses_late(name):
                 record = batch.positions[row] + 1 if len(batch) else 1
-                raise CorpusError(
+                raise ColumnError(
                     f"{reader.name}, record {record}: the column {name!r} is new here and would be copied unprotected. "
-                    "List it in --keep or --drop, or let new columns pass with --on-new-column keep; then begin again with "
-                    "--force."
+                    "List it in --keep or --drop, or let new columns pass with --on-new-column keep."
                 )
             found.append(name)
     return found

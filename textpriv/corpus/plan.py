@@ -230,10 +230,12 @@ def _plain_name(name: str | os.PathLike[str]) -> str:
 def check_headers(plan: Plan) -> None:
     """Refuse files that cannot be opened, and shards whose columns differ where that would copy new ones."""
     first: set[str] | None = None
+    known = {*plan.release.meaning.texts}
     for number, file in enumerate(plan.files):
         if is_stream(file.path):
             continue
         release, header = plan.release, plan.reader(number).header()
+        known.update(header)
         copied = filter(release.columns.refuses_late, filter(release.writes, header))
         names = {*copied}.difference(release.meaning.texts)
         if first is not None and (new := names.symmetric_difference(first)):
@@ -242,6 +244,9 @@ def check_headers(plan: Plan) -> None:
                 "--keep or --drop, or let them pass with --on-new-column keep."
             )
         first = names
+    is_known = plan.format != "jsonl" and first is not None  # else the records name them
+    if is_known and not plan.release.rotates:
+        plan.release.columns.check(known)
 
 
 def files_of(settings: PrivatizerSettings) -> list[Path]:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from textpriv.run_key import RunKey
 
 
+class ColumnError(CorpusError):
+    """A column that is new late, or a pattern that matches none: the run cannot go on under its rule."""
+
+
 @dataclass(frozen=True)
 class ColumnRule:
     """Which columns beside the texts pass through; those that do are not protected.
@@ -28,7 +32,8 @@ class ColumnRule:
     keep
         Patterns (``*`` and ``?``) of the names that pass; None for all.
     drop
-        Patterns of the names that do not, also where ``keep`` has them.
+        Patterns of the names that do not, also where ``keep`` has them. A pattern of either that matches no column is an
+        error.
     new
         A column that first appears after the first 1,000 records ends the run (``"fail"``), unless ``keep`` or ``drop`` has
         it; ``"keep"`` lets it pass.
@@ -46,10 +51,15 @@ class ColumnRule:
         """Return whether a column of this name ends the run when it first appears late."""
         return self.new == "fail" and self.keep is None and not _matches(self.drop, name)
 
-    def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
-        """Return the patterns, mistyped ones perhaps, that match none of the names."""
-        patterns = dict.fromkeys([*(self.keep or ()), *self.drop])
-        return tuple(p for p in patterns if p != "*" and not fnmatch.filter(names, p))
+    def check(self, names: Collection[str]) -> None:
+        """Refuse a pattern that matches none of the names: a mistyped one of ``drop`` would release its column."""
+        patterns = (*(self.keep or ()), *self.drop)
+        for pattern in patterns:
+            if pattern != "*" and not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+                raise ColumnError(
+                    f"no column matches {pattern!r}, which --keep or --drop names. Correct it or leave it out; found "
+                    f"{', '.join(sorted(names)[:10])}."
+                )
 
 
 @lru_cache(maxsize=4096)

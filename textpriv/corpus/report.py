@@ -63,8 +63,6 @@ class CorpusReport:
         Wall time, the file of bad records, if any, and documents that an earlier run had finished.
     refused
         The first 1,000 records that would have passed a limit of the ledger, and were left out.
-    unmatched
-        Patterns of the rule for columns that no column has matched: mistyped ones, perhaps.
     besides
         What passes besides texts and columns, as the statement says it.
     """
@@ -78,7 +76,6 @@ class CorpusReport:
     files: int = 1
     quarantine: str | None = None
     resumed: int = 0
-    unmatched: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     besides: tuple[str, ...] = ()
 
@@ -104,7 +101,6 @@ class CorpusReport:
             quarantine=quarantine,
             resumed=resumed,
             refused=tuple(counts.refused),
-            unmatched=plan.release.columns.unmatched(counts.columns),
             besides=tuple(line for line, is_said in lines.items() if is_said),
         )
 

@@ -28,7 +28,7 @@ from textpriv.corpus.checkpoint import Checkpoint, only_writer
 from textpriv.corpus.parts import Read, join_file, make_file, make_parts, scan, write_stream
 from textpriv.corpus.plan import Plan, beside, check_corpus, known_by, refuse_taken
 from textpriv.corpus.records import Batch, RecordWriter, compressed
-from textpriv.corpus.release import RunOptions
+from textpriv.corpus.release import ColumnError, RunOptions
 from textpriv.corpus.report import CorpusReport, Counts, Progress
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.engines.batch import BatchRelease
@@ -169,7 +169,7 @@ class _Run:
         for file, end in ends.items():
             fraction += self._plan.fraction(file, end) - self._plan.fraction(file, 0.0)
         self._tell(fraction)
-        records = scan(self._plan, self._privatizer.ledger is not None)
+        records = scan(self._plan, self._privatizer.ledger is not None, bool(self._before))
         make = self._make_here if self._release.engine == "local" else self._make_elsewhere
         make(folder, records, entries)
         return folder.entries()
@@ -278,8 +278,8 @@ class _Run:
             if state in (State.NEW, State.EXTEND):
                 folder.begin(job, [file.name for file in self._plan.files])
             report = self._published(folder, self._make(folder), job)
-        except BaseException:
-            if not (job and folder.entries()):
+        except BaseException as error:
+            if isinstance(error, ColumnError) or not (job and folder.entries()):
                 folder.remove()
                 if is_new_key and key is not None:  # nothing was released under it
                     key.forget()
@@ -349,8 +349,7 @@ class _Run:
         counts = _counted(self._before)
         quarantine = beside(self._target, "quarantine.jsonl")
         found = str(quarantine) if counts.skipped and quarantine.exists() else None
-        report = CorpusReport.of(self._plan, counts, found, counts.documents)
-        return replace(report, unmatched=())
+        return CorpusReport.of(self._plan, counts, found, counts.documents)
 
     def _published(
         self, folder: Checkpoint, entries: Entries, job: Mapping[str, Any]

@@ -53,11 +53,41 @@ def test_other_columns_pass_or_are_dropped_by_rule(tmp_path, rule, names, kind):
         assert b"email" not in target.read_bytes()
 
 
-def test_a_rule_that_matches_no_column_is_reported(tmp_path):
-    source = write(tmp_path / "a.jsonl", rows(2))
-    rule = ColumnRule(drop=("emial", "i?"))
-    report = privatize_corpus(source, tmp_path / "b.jsonl", Echo(), columns=rule)
-    assert report.unmatched == ("emial",)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rule", [ColumnRule(drop=("emial", "i?")), ColumnRule(keep=("emial",))])
+def test_a_rule_that_matches_no_column_leaves_no_output(index, tmp_path, rule, kind):
+    source = write(tmp_path / f"a.{kind}", rows(9))
+    target, options = tmp_path / f"b.{kind}", {"key": tmp_path / "key", "part_records": 2}
+    with pytest.raises(CorpusError, match=r"no column matches 'emial'.* id, text"):
+        run(index, source, target, columns=rule, **options)
+    assert sorted(each.name for each in tmp_path.iterdir()) == [source.name]
+    run(index, source, target, columns=ColumnRule(drop=("i?",)), **options)
+
+
+def test_a_mistyped_rule_stops_a_stream_before_it_writes(tmp_path, capfdbinary):
+    source = write(tmp_path / "a.jsonl", rows(9))
+    with pytest.raises(CorpusError, match="no column matches 'emial'"):
+        privatize_corpus(source, "-", Echo(), columns=ColumnRule(drop=("emial",)))
+    assert capfdbinary.readouterr().out == b""
+
+
+def test_a_rule_may_name_the_text_or_a_late_column(tmp_path):
+    source = write(tmp_path / "a.jsonl", [*rows(1005), {"text": "one", "email": SECRET}])
+    rule = ColumnRule(keep=("text",), drop=("*", "email"))
+    privatize_corpus(source, tmp_path / "b.jsonl", Echo(), columns=rule)
+    assert SECRET not in (tmp_path / "b.jsonl").read_text()
+
+
+def test_an_added_shard_may_lack_a_dropped_column(index, tmp_path):
+    (tmp_path / "raw").mkdir()
+    write(tmp_path / "raw" / "a.jsonl", [{"id": "1", "text": "bana", "email": SECRET}])
+    options = {"document_column": "id", "key": tmp_path / "key", "rotates": True}
+    options |= {"columns": ColumnRule(drop=("email",)), "resume": True}
+    run(index, tmp_path / "raw", tmp_path / "out", **options)
+    (tmp_path / "raw" / "a.jsonl").unlink()
+    write(tmp_path / "raw" / "b.jsonl", [{"id": "2", "text": "dena"}])
+    report = run(index, tmp_path / "raw", tmp_path / "out", **options)
+    assert report.documents == 2
 
 
 @pytest.mark.parametrize("engine", ["local", "ray"])

@@ -439,12 +439,34 @@ def test_a_text_in_an_object_is_named_with_a_dot(tmp_path):
         '{"meta":{"body":"one"},"meta.body":"zanzibar"}',
         '{"meta":"zanzibar","meta":{"body":"one"}}',
         '{"meta":{"body":"one"},"meta":"zanzibar"}',
+        '{"meta":{"body":"one"},"meta":{"lang":"zanzibar"}}',
+        '{"id":1,"id":"zanzibar","meta":{"body":"one"}}',
+        '{"meta":{"body":"one","body":"zanzibar"}}',
     ],
 )
 def test_a_column_that_is_there_twice_is_a_bad_record(tmp_path, line):
     source = _write(tmp_path / "a.jsonl", line)
-    with pytest.raises(CorpusError, match="one JSON object"):
-        privatize_corpus(source, tmp_path / "b.jsonl", Echo(), text_column="meta.body")
+    options = {"text_column": "meta.body"}
+    with pytest.raises(CorpusError, match="expected each member of the object once") as error:
+        privatize_corpus(source, tmp_path / "b.jsonl", Echo(), **options)
+    assert SECRET not in str(error.value)
+    report = privatize_corpus(source, tmp_path / "b.jsonl", Echo(), on_error="skip", **options)
+    assert report.skipped == {"malformed": 1}
+
+
+@pytest.mark.parametrize("digits", [10, 5_000])
+def test_a_whole_number_of_any_length_keeps_its_digits(tmp_path, digits):
+    line = '{"n":' + "7" * digits + ',"text":"one"}\n'
+    source = _write(tmp_path / "a.jsonl", line)
+    privatize_corpus(source, tmp_path / "b.jsonl", Echo())
+    assert (tmp_path / "b.jsonl").read_text() == line.replace("one", "[one]")
+
+
+@pytest.mark.parametrize("column", ["text_column", "document_column"])
+def test_a_number_of_5000_digits_is_no_text_or_name(tmp_path, column):
+    source = _write(tmp_path / "a.jsonl", '{"n":' + "7" * 5_000 + ',"text":"one"}')
+    with pytest.raises(CorpusError, match=r"expected a (text|name or a number) in 'n'"):
+        privatize_corpus(source, tmp_path / "b.jsonl", Echo(), **{column: "n"})
 
 
 def test_row_groups_are_as_large_as_those_that_were_read(tmp_path):

@@ -15,7 +15,15 @@ from textpriv.corpus.stores import is_stream
 from textpriv.errors import CorpusError
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_TWICE = "expected each member of the object once, found one twice."
+_DIGITS = 4_000  # Python reads no whole numbers of more than 4,300 as such
+
+
+def _whole(digits: str) -> float:
+    return int(digits) if len(digits) < _DIGITS else float(digits)
+
+
+_scan = json.JSONDecoder(parse_int=_whole).scan_once  # type: ignore[attr-defined]
 
 
 class _Members(dict[str, tuple[tuple[str, ...], Any, str]]):
@@ -89,10 +97,7 @@ class _JsonReader(_TextReader):
         line, record = _decoded(unit), _Members()
         try:
             end = _read_object(line, _after_blanks(line, 0), self._opened, record)
-            leaves = [record[name][0] for name in self._opened if name in record]
-            paths = [path for path, *_ in record.values()] if leaves else []
-            is_twice = any(path[: len(leaf)] == leaf != path for leaf in leaves for path in paths)
-            if is_twice or _after_blanks(line, end) < len(line):
+            if _after_blanks(line, end) < len(line):
                 raise ValueError
         except (ValueError, RecursionError, StopIteration):
             raise RecordError("malformed") from None
@@ -141,11 +146,15 @@ def _read_object(
     if line[start : start + 1] != "{":
         raise ValueError
     at = _after_blanks(line, start + 1)
+    names: set[str] = set()
     separator = "," if line[at : at + 1] != "}" else "}"
     while separator == ",":
         if line[at : at + 1] != '"':
             raise ValueError
         name, at = scanstring(line, at + 1, True)
+        if name in names:
+            raise RecordError("malformed", _TWICE)
+        names.add(name)
         at = _after_blanks(line, at)
         if line[at : at + 1] != ":":
             raise ValueError
@@ -155,9 +164,9 @@ def _read_object(
         if column in opened and line[begin : begin + 1] == "{":
             at = _read_object(line, begin, opened, found, path)
         else:
+            if column in found:
+                raise RecordError("malformed", _TWICE)
             value, at = _scan(line, begin)
-            if found.setdefault(column, (path, None, ""))[0] != path:
-                raise ValueError  # two members of one name, of which one is in an object
             found[column] = path, value, line[begin:at]
         at = _after_blanks(line, at)
         separator = line[at : at + 1]
