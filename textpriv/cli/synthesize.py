@@ -15,6 +15,7 @@ from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
     from textpriv.corpus.synthesis import Output, Records
+    from textpriv.ledger import Ledger
     from textpriv.synthesis.synthesizer import TextSynthesizer
 
 _TEXT, _LABEL = "text", "label"
@@ -38,6 +39,8 @@ class MeasureOptions(OptionGroup):
         metavar="COLUMN", help="Column with each record's author. Then authors are protected."
     )
     records_per_author: int = option(default=1, min=1, help="Records of one author that count.")
+    ledger: Path | None = rare(help="File that counts what each author spends. Keep it secret.")
+    author_rho_limit: float | None = rare(help="Largest loss of an author, in rho (zCDP).")
     index: str | None = INDEX
     workers: int = option(default=1, help="Number of worker processes.", min=1)
     engine: Literal["local", "spark", "ray"] = rare(default="local", help="Where sums are made.")
@@ -58,6 +61,19 @@ class MeasureOptions(OptionGroup):
             raise typer.BadParameter("--epsilon is a number above 0; 1 is strong, 4 is weak")
         if self.author is None and self.records_per_author != 1:
             raise typer.BadParameter("--records-per-author needs --author COLUMN")
+        if self.author is None and self.ledger is not None:
+            raise typer.BadParameter(
+                "--ledger counts authors, since a record cannot be found again: add --author COLUMN"
+            )
+        if self.ledger is None and self.author_rho_limit is not None:
+            raise typer.BadParameter("a limit needs a ledger: add --ledger FILE")
+
+    def opened(self) -> Ledger | None:
+        """Open the ledger, which makes it if there is none."""
+        from textpriv.ledger import Ledger
+
+        limit = self.author_rho_limit
+        return None if self.ledger is None else Ledger(self.ledger, author_rho_limit=limit)
 
     def classes(self) -> tuple[Any, ...]:
         """Return the declared labels; whole numbers where all of them are."""
@@ -75,7 +91,7 @@ class MeasureOptions(OptionGroup):
 
     def refuse_given(self) -> None:
         """Refuse what has no meaning where nothing is measured."""
-        names = ("epsilon", "labels", "author")
+        names = ("epsilon", "labels", "author", "ledger")
         if given := [name for name in names if getattr(self, name) is not None]:
             raise typer.BadParameter(f"--from measures nothing: leave out --{given[0]}")
 
@@ -187,12 +203,14 @@ def _measured_and_written(
     sums = beside(place, "sums")
     others = [each for each in (drawing.model, drawing.report) if each is not None]
     read = [each.path for each in plan.files if not (is_stream(each.path) or is_url(each.path))]
+    read += [] if measuring.ledger is None else [str(measuring.ledger)]
     index = measuring.index or ENGLISH
     with only_writer(place):
         output.check(read, others, force or sums.exists())
         try:
-            _measure_once(records, sums, index, measuring, force=force)
+            notes = _measure_once(records, sums, index, measuring, force=force)
             synthesizer = TextSynthesizer.load(sums, index=index)
+            synthesizer.statement_ = synthesizer.statement_.extended(notes=notes)
             if drawing.model is not None:
                 synthesizer.save(drawing.model)
             told = _written(synthesizer, output, drawing, _seed_of(sums, drawing.seed))
@@ -208,19 +226,23 @@ def _measured_and_written(
 
 def _measure_once(
     records: Records, sums: Path, index: str, measuring: MeasureOptions, *, force: bool
-) -> None:
-    """Have the noisy sums of the records on the disk; those that a killed run left there are not made again."""
+) -> list[str]:
+    """Have the noisy sums on the disk, made only if no killed run left them; return notes on what was charged."""
     from textpriv.corpus.synthesis import kept_sums
+    from textpriv.statement import at_most
     from textpriv.synthesis.release import Release
     from textpriv.synthesis.synthesizer import PublicSide
 
     side = PublicSide(index)
     authors = None if measuring.author is None else measuring.records_per_author
     space = side.space(records.classes, authors)
+    ledger = measuring.opened()
     try:
-        measurement = Release(space, measuring.epsilon or 0.0, measuring.delta)
+        measurement = Release(space, measuring.epsilon or 0.0, measuring.delta, ledger=ledger)
     except ValueError as error:
         raise TextprivError(str(error)) from None
+    charged = f"A ledger charged {at_most(measurement.author_rho)} rho (zCDP) to each author before any noise was drawn"
+    notes = [] if ledger is None else [charged]
     job = {
         **records.known_by(),
         "epsilon": measuring.epsilon,
@@ -229,16 +251,18 @@ def _measure_once(
         "labels": list(records.classes),
         "records per author": authors,
         "bad records": measuring.on_error,
+        "ledger": ledger and ledger.mark.hex(),
         "index": side.fingerprint,
     }
     if kept_sums(sums, job, force):
         say("The measurement of the run that ended early is used. Nothing is measured again.")
-        return
+        return notes
     if force:
         warn("--force measures again. Earlier measurements of the same people add their loss.")
     noisy = records.measure(measurement, index, measuring.workers)
     # Beside the sums is what the input is known by, so this file is private; the model that is kept is without.
     noisy.write(sums, vocabulary=side.fingerprint, job=job, seed=secrets.randbits(64))
+    return notes
 
 
 def _seed_of(sums: Path, seed: int | None) -> int:

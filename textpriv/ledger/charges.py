@@ -156,7 +156,10 @@ class Permit:
 
 @dataclass(frozen=True)
 class Spent:
-    """Sums over releases; what they bound is proved in ``mechanisms.md``, section 10.5."""
+    """Sums over releases; what they bound is proved in ``mechanisms.md``, section 10.5.
+
+    After a measurement of an author's records, nats are infinite, and rho is the bound.
+    """
 
     documents: int
     releases: int

@@ -13,6 +13,7 @@ rho
     The same in zero-concentrated differential privacy.
 
 A draw that releases share, such as one shift for all dates of an author, counts once in the account of each whose it is.
+A measurement of whole records counts for their authors alone, in rho. No number of nats bounds it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import hashlib
 import math
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import partial
@@ -149,6 +150,22 @@ class Ledger:
                 raise refused[0]
         return releases
 
+    def charge_authors(self, authors: Collection[bytes], rho: float) -> None:
+        """Count one measurement of whole records, for all of their authors or for none; every call is another.
+
+        Draw nothing before this returns. Authors are named by their ``identity_bytes``. If other records replace all of one
+        author's, the measurement loses ``rho`` in zCDP. A LimitError says how many authors would pass their limit.
+        """
+        if "author_limit" in self._limits:
+            raise LedgerError("no number of nats bounds a measurement. Use author_rho_limit.")
+        amount, measurement = _millionths("rho", rho), os.urandom(16)
+        names = {self._hash(b"author", each) for each in authors}
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            if (limit := self._limits.get("author_rho_limit")) is not None:
+                _check_authors(connection, names, amount, limit)
+            rows = ((name, measurement, amount) for name in names)
+            connection.executemany("INSERT INTO measurements VALUES (?, ?, ?)", rows)
+
     def _entry(self, terms: Terms, charge: Charge) -> _Entry:
         document, words = charge.document, int(charge.tokens)
         if words < 0:
@@ -236,7 +253,7 @@ class Ledger:
         self._check(nats_limit, nats, entry.nats + sum(each[1] for each in new), f"nats {of}")
         self._check(rho_limit, rho, entry.rho + sum(each[2] for each in new), f"rho {of}")
 
-    def _check(self, name: str, spent: int, more: int, unit: str) -> None:
+    def _check(self, name: str, spent: float, more: int, unit: str) -> None:
         limit, whose = self._limits.get(name), name.partition("_")[0]
         if limit is not None and spent + more > limit:
             raise LimitError(
@@ -248,7 +265,7 @@ class Ledger:
     def spent(
         self, *, document: DocumentKey | None = None, author: DocumentKey | None = None
     ) -> Spent:
-        """Return what a document, or all documents of an author, have spent; zero for an unknown name."""
+        """Return what a document, or an author, has spent; zero for an unknown name."""
         if (document is None) == (author is None):
             raise LedgerError("give a document or an author; totals() is for all.")
         if author is not None:
@@ -298,7 +315,8 @@ class Ledger:
             "Every release is counted before it is drawn. The epsilons of a document's releases under one index add up, "
             "and the worst-case losses, in nats, of all releases of a document, and of an author's documents, add up "
             "under all indexes; what is drawn once for a person or a document, such as a shift of dates, counts once in "
-            "the account of each. The same document with the same settings is released as before and counted once. "
+            "the account of each. A measurement of whole records counts for their authors alone, in rho, and without a "
+            "finite number of nats. The same document with the same settings is released as before and counted once. "
             f"{refused}"
         )
 
@@ -357,10 +375,26 @@ def _millionths(name: str, value: float, times: int = 1, rounding: str = ROUND_C
     return int(amount.to_integral_value(rounding=rounding))
 
 
-def _sums(connection: sqlite3.Connection, which: str, *name: bytes) -> tuple[int, int]:
-    """Nats and rho of all releases for which a condition holds, with each draw that they share once."""
+def _sums(connection: sqlite3.Connection, which: str, *name: bytes) -> tuple[float, int]:
+    """Nats and rho of all that a condition selects, with each draw that releases share once."""
     draws = f"SELECT MAX(nats) AS nats, MAX(rho) AS rho FROM shared WHERE {which} GROUP BY mark"  # noqa: S608
     total = "SELECT COALESCE(SUM(nats), 0), COALESCE(SUM(rho), 0) FROM"
     own = connection.execute(f"{total} releases WHERE {which}", name).fetchone()
     shared = connection.execute(f"{total} ({draws})", name).fetchone()
-    return own[0] + shared[0], own[1] + shared[1]
+    people = f"SELECT COUNT(*), rho FROM measurements WHERE {which} GROUP BY document, rho"  # noqa: S608
+    # If k authors change at once, a measurement moves k times as far, and rho is of the square.
+    measured = [count**2 * rho for count, rho in connection.execute(people, name)]
+    nats = math.inf if measured else own[0] + shared[0]
+    return nats, own[1] + shared[1] + sum(measured)
+
+
+def _check_authors(
+    connection: sqlite3.Connection, names: Collection[bytes], amount: int, limit: int
+) -> None:
+    """Refuse a measurement that would take some authors past a limit in rho."""
+    spent = (_sums(connection, "author = ?", name)[1] for name in names)
+    if over := sum(each + amount > limit for each in spent):
+        raise LimitError(
+            f"{over:,} of {len(names):,} authors would pass the limit of {limit / _UNIT:,.6g} rho: this measurement adds "
+            f"{amount / _UNIT:,.6g} to each. It was neither made nor counted. Raise the limit, or lower epsilon."
+        )

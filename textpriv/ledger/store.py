@@ -11,7 +11,7 @@ from pathlib import Path
 
 from textpriv.errors import LedgerError
 
-_APPLICATION, _FORMAT = 0x74706C67, 3  # mark an SQLite file as a ledger of this format
+_APPLICATION, _FORMAT = 0x74706C67, 4  # mark an SQLite file as a ledger of this format
 _PATIENCE = 60.0  # seconds to wait for another process's transaction; one takes milliseconds
 _AMOUNT = "INTEGER NOT NULL CHECK (typeof({0}) = 'integer' AND {0} >= 0)"
 _HASH = "BLOB NOT NULL CHECK (typeof({0}) = 'blob')"
@@ -41,6 +41,13 @@ _SCHEMA = (
         PRIMARY KEY (document, mark)
     ) WITHOUT ROWID""",
     "CREATE INDEX shared_by_author ON shared (author, mark, nats, rho)",
+    # Of each measurement of whole records, a row for each author; random bytes stand where a release names its document.
+    f"""CREATE TABLE measurements (
+        author {_HASH.format("author")},
+        document {_HASH.format("document")},
+        rho {_AMOUNT.format("rho")},
+        PRIMARY KEY (author, document)
+    ) WITHOUT ROWID""",
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_FORMAT}",
 )

@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from textpriv.synthesis.features import (
 )
 from textpriv.synthesis.sums import Sums
 
+if TYPE_CHECKING:
+    from textpriv.ledger import Ledger
+
 _FORMAT = 1
 _MOMENTS_SHARE = 0.02  # of the cost (zCDP) that number, mean vectors and products take
 _ENOUGH = (
@@ -56,9 +59,18 @@ class Release:
         For one record, or all records of one author, more or less. An infinite epsilon adds no noise.
     budget : PrivacyBudget, optional
         Is charged once, when the first noise is drawn.
+    ledger : Ledger, optional
+        Likewise charged for every author, what a replacement of all their records costs.
     """
 
-    def __init__(self, space: Space, epsilon: float, delta: float, budget: Any = None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        epsilon: float,
+        delta: float,
+        budget: Any = None,
+        ledger: Ledger | None = None,
+    ) -> None:
         if epsilon == 0:
             raise TextprivError(
                 "epsilon must be above 0: it is the protection of one record. 1 is strong, 4 is weak."
@@ -66,7 +78,10 @@ class Release:
         check_privacy_parameters(epsilon, delta)
         self.space, self.epsilon, self.delta = space, float(epsilon), float(delta)
         self.mu = release_mu(self.epsilon, self.delta)
+        if ledger is not None and space.authors is None:
+            raise TextprivError("a ledger counts authors. Name the author of every record.")
         self._budget, self._charged, self._done = budget, False, False
+        self._ledger, self._authors = ledger, frozenset[bytes]()
         self._randomness = Randomness()
 
     @property
@@ -78,21 +93,36 @@ class Release:
         sensitivity = float(self.space.authors or 1)
         return plan_gaussian(sensitivity, self.mu * math.sqrt(share), dimension)
 
-    def _charge(self) -> None:
-        if self._budget is None or self._charged:
-            self._charged = True
-            return
-        from pairwise.accounting.budget import charge_to
-        from pairwise.accounting.events import compose
+    @property
+    def author_rho(self) -> float:
+        """What an author loses in zCDP if other records replace all of theirs: twice the cost of one author more."""
+        return 2 * sum(plan.rho for plan in self._plans())
 
+    def _plans(self) -> tuple[GaussianPlan, GaussianPlan]:
         plans = self._plan(1, _MOMENTS_SHARE), self._plan(1, 1 - _MOMENTS_SHARE)
-        charge_to(
-            self._budget,
-            compose(plan.event() for plan in plans),
-            label="synthesis",
-            adjacency=ADJACENCY,
-            unit=self.unit,
-        )
+        return plans
+
+    def _charge(self, sums: Sums) -> None:
+        if self._charged:
+            if self._ledger is not None and not sums.authors <= self._authors:
+                raise TextprivError(
+                    "the records changed while they were read. Measure them again, which costs as much again."
+                )
+            return
+        if self._ledger is not None:
+            self._authors = frozenset(sums.authors)
+            self._ledger.charge_authors(self._authors, self.author_rho)
+        if self._budget is not None:
+            from pairwise.accounting.budget import charge_to
+            from pairwise.accounting.events import compose
+
+            charge_to(
+                self._budget,
+                compose(plan.event() for plan in self._plans()),
+                label="synthesis",
+                adjacency=ADJACENCY,
+                unit=self.unit,
+            )
         self._charged = True
 
     def topics(self, sums: Sums) -> Space:
@@ -100,7 +130,7 @@ class Release:
 
         In the first case the records are read a second time, into sums over the new space.
         """
-        self._charge()
+        self._charge(sums)
         plan = self._plan(self.space.moments, _MOMENTS_SHARE)
         noisy = plan.release(sums.moments() / STEP, self._randomness) * STEP
         size = self.space.vectors.shape[1]
@@ -126,7 +156,7 @@ class Release:
                 "this measurement is made. Start another, which costs as much again."
             )
         self._done = True
-        self._charge()
+        self._charge(sums)
         space = sums.space
         plan = self._plan(space.dimension, 1 - _MOMENTS_SHARE)
         noisy = plan.release(sums.total() / STEP, self._randomness)

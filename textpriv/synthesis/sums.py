@@ -6,7 +6,7 @@ import hashlib
 import io
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ class Sums:
         self._total = np.zeros(space.dimension, np.int64)
         self._moments = np.zeros(space.moments, np.int64)
         self._settled = False
-        # Of each author the chosen records, by rising marks: a mark, a class, a length and the words.
+        # Of each author (identity bytes) the chosen records, by rising marks: a mark, a class, a length and the words.
         self._chosen: defaultdict[bytes, list[tuple[bytes, int, int, bytes]]] = defaultdict(list)
 
     def empty(self) -> Sums:
@@ -80,12 +80,17 @@ class Sums:
             label, length = int(records.classes[number]), int(records.lengths[number])
             words = records.ids[of_record].astype(np.int32).tobytes()
             mark = self._mark(b"%d %d " % (label, length) + words, name)
-            own = self._chosen[self._mark(name)]
+            own = self._chosen[name]
             own.append((mark, label, length, words))
             own.sort()
             del own[self.space.authors :]
 
-    def _mark(self, content: bytes, name: bytes = b"") -> bytes:
+    @property
+    def authors(self) -> Set[bytes]:
+        """The ``identity_bytes`` of all authors whose records were added."""
+        return self._chosen.keys()
+
+    def _mark(self, content: bytes, name: bytes) -> bytes:
         tagged = framed(name) + content
         return hashlib.blake2b(tagged, digest_size=_MARK, key=self.key).digest()
 
@@ -109,14 +114,18 @@ class Sums:
         """Return the sums as a file of plain arrays, to be merged on another machine."""
         self._check_open()
         rows = [(author, *record) for author, own in self._chosen.items() for record in own]
-        numbers = [(label, length, len(words) // 4) for *_, label, length, words in rows]
+        numbers = [
+            (label, length, len(words) // 4, len(author))
+            for author, _, label, length, words in rows
+        ]
         file = io.BytesIO()
         np.savez_compressed(
             file,
             total=self._total,
             moments=self._moments,
-            marks=np.frombuffer(b"".join(author + mark for author, mark, *_ in rows), np.uint8),
-            numbers=np.array(numbers, np.int64).reshape(-1, 3),
+            names=np.frombuffer(b"".join(author for author, *_ in rows), np.uint8),
+            marks=np.frombuffer(b"".join(mark for _, mark, *_ in rows), np.uint8),
+            numbers=np.array(numbers, np.int64).reshape(-1, 4),
             words=np.frombuffer(b"".join(words for *_, words in rows), np.int32),
         )
         return file.getvalue()
@@ -126,11 +135,15 @@ class Sums:
         other = self.empty()
         with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
             other._total, other._moments = arrays["total"], arrays["moments"]
-            marks, numbers, words = (arrays[name] for name in ("marks", "numbers", "words"))
-        own = np.split(words, np.cumsum(numbers[:, 2]))
-        pairs = zip(marks.reshape(-1, 2, _MARK), numbers.tolist(), own[:-1], strict=True)
-        for (author, mark), (label, length, _), ids in pairs:
-            other._chosen[author.tobytes()].append((mark.tobytes(), label, length, ids.tobytes()))
+            marks, numbers = arrays["marks"].reshape(-1, _MARK), arrays["numbers"]
+            words, names = (
+                np.split(arrays[name], np.cumsum(numbers[:, at]))[:-1]
+                for name, at in (("words", 2), ("names", 3))
+            )
+        rows = zip(names, marks, numbers[:, :2].tolist(), words, strict=True)
+        for author, mark, (label, length), ids in rows:
+            record = mark.tobytes(), label, length, ids.tobytes()
+            other._chosen[author.tobytes()].append(record)
         self.merge(other)
 
     def _check_open(self) -> None:
@@ -142,7 +155,7 @@ class Sums:
         """Add the chosen records of all authors; nothing can be added or merged after that."""
         self._settled = True
         chosen = [record for own in self._chosen.values() for record in own]
-        self._chosen.clear()
+        self._chosen = defaultdict(list, {author: [] for author in self._chosen})
         for start in range(0, len(chosen), _AT_ONCE):
             part = chosen[start : start + _AT_ONCE]
             ids = [np.frombuffer(words, np.int32).astype(np.int64) for *_, words in part]
