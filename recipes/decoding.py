@@ -80,8 +80,8 @@ def main(
     known = written.ids >= 0
     content = known & vocabulary.is_content[written.ids]
     lines = [
-        f"Epsilon {found.epsilon:.3g}: {found.share:.3f} of content words recovered alone.\n",
-        "| text | words as written | content words | perplexity | nearness |",
+        f"Epsilon {found.epsilon:.3g}: {100 * found.share:.1f} % of content words recovered alone.\n",
+        "| text | words unchanged, % | content words unchanged, % | perplexity | nearness |",
         "|---|---|---|---|---|",
     ]
     texts = {
@@ -91,7 +91,7 @@ def main(
     }
     for name, ids in texts.items():
         same = ids == written.ids
-        values = [f"{same[known].mean():.3f}", f"{same[content].mean():.3f}"]
+        values = [f"{100 * same[known].mean():.1f}", f"{100 * same[content].mean():.1f}"]
         values.append(f"{judge.perplexity(ids, written.offsets):.0f}")
         values.append(f"{nearness(written.ids, ids, written, rarity, vectors):.3f}")
         lines.append(f"| {name} | {' | '.join(values)} |")

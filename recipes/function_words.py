@@ -59,7 +59,7 @@ def main(
         found = compare([mechanism], tasks, recovery=(RECOVERY,), attacker=outside, draws=draws)
         rows = found.dropna(subset="asked")
         accuracies = [
-            f"{row['accuracy']:.3f} ± {(row['high'] - row['low']) / 2:.3f}"
+            f"{100 * row['accuracy']:.1f}±{50 * (row['high'] - row['low']):.1f}"
             for _, row in rows.iterrows()
         ]
         number, epsilon = len(words.function_words.words), rows["epsilon"].iloc[0]

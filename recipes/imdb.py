@@ -163,11 +163,14 @@ def main(
         trial = Trial(train, test, table, seed)
         for name, mechanism in rows.items():
             found[name].append(trial.measure(mechanism))
-    lines = [f"| | {' | '.join(MEASURES)} |", "|---" * (1 + len(MEASURES)) + "|"]
+    lines = ["| | accuracy, % | membership AUC |", "|---|---|---|"]
     written = []
     for name, measured in found.items():
-        values = [[each[key] for each in measured] for key in MEASURES]
-        shown = [f"{np.mean(v):.3f} +- {np.std(v):.3f}" for v in values]
+        right, auc = (np.array([each[key] for each in measured]) for key in MEASURES)
+        shown = [
+            f"{100 * right.mean():.1f}±{100 * right.std():.1f}",
+            f"{auc.mean():.3f}±{auc.std():.3f}",
+        ]
         lines.append(f"| {name} | {' | '.join(shown)} |")
         written += [
             (name, seed, key, value)

@@ -256,11 +256,11 @@ def runs(texts: list[str]) -> NDArray[np.uint64]:
 
 
 def shown(values: pd.Series[float]) -> str:
-    """A mean, with half of its 95 % interval by Student's t from three draws on."""
+    """A mean in percent, with half of its 95 % interval by Student's t from three draws on."""
     if len(values) < 3:
-        return f"{values.mean():.3f}" if len(values) else "-"
+        return f"{100 * round(float(values.mean()), 3):.1f}" if len(values) else "-"
     half = t.ppf(0.975, len(values) - 1) * values.sem()
-    return f"{values.mean():.3f}±{half:.3f}".replace("±0", "±")
+    return f"{100 * round(float(values.mean()), 3):.1f}±{100 * round(half, 3):.1f}"
 
 
 def table(found: pd.DataFrame, *wanted: tuple[str, float]) -> list[str]:
@@ -300,8 +300,12 @@ def drawn_figure(found: pd.DataFrame, path: Path) -> None:
     """Accuracy by epsilon, a panel for each set at its largest size."""
     matplotlib.rcParams["svg.hashsalt"] = "records"
     names = list(found["set"].unique())
-    figure, axes = pyplot.subplots(1, len(names), figsize=(3 * len(names), 3.4), squeeze=False)
-    for name, axis in zip(names, axes[0], strict=True):
+    lines = len(names) // 2 + 1  # the last place is for the legend
+    figure, axes = pyplot.subplots(lines, 2, figsize=(6, 2.6 * lines), layout="constrained")
+    places = list(axes.flat)
+    for axis in places[len(names) :]:
+        axis.axis("off")
+    for name, axis in zip(names, places, strict=False):
         own = found[found["set"] == name]
         own = own[own["records"] == own["records"].max()]
         for number, (method, style) in enumerate(STYLES.items()):
@@ -311,13 +315,13 @@ def drawn_figure(found: pd.DataFrame, path: Path) -> None:
                 axis.plot(values.index, values, f"C{number}{style}", label=method)
             elif len(rows):
                 axis.axhline(rows["accuracy"].mean(), color=f"C{number}", ls=style, label=method)
-        title = f"{name}, {own['records'].max():,}"
+        title = f"{SETS[name]}, {own['records'].max():,}"
         axis.set(title=title, xlabel="epsilon", xscale="log", xlim=(0.45, 4.5))
         axis.set_xticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"], minor=False)
         axis.xaxis.set_minor_locator(ticker.NullLocator())
-    axes[0][0].set_ylabel("accuracy on clear test texts")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="lower center", ncols=3)
-    figure.tight_layout(rect=(0, 0.18, 1, 1))
+        axis.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+    figure.supylabel("accuracy on clear test texts")
+    places[-1].legend(*places[0].get_legend_handles_labels(), loc="center", frameon=False)
     figure.savefig(path, metadata={"Date": None})
 
 

@@ -243,7 +243,7 @@ def attacked(mechanisms: dict[str, Mechanism], attacker: BestAttacker) -> list[d
 
 
 def markdown(found: pd.DataFrame) -> str:
-    """Two tables: accuracy on each set, and the protection of each mechanism."""
+    """Two tables: accuracy in percent on each set, and the protection of each mechanism."""
     names = list(dict.fromkeys(found["mechanism"]))
     lines = [f"| set | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     for at, rows in found.groupby("set", sort=False):
@@ -252,9 +252,9 @@ def markdown(found: pd.DataFrame) -> str:
         cells = []
         for name in names:
             row = by_name.loc[name]
-            share = f"{row['accuracy']:.3f}"
+            share = f"{100 * row['accuracy']:.1f}"
             share = f"**{share}**" if row["accuracy"] == best else share
-            cells.append(f"{share} ± {(row['high'] - row['low']) / 2:.3f}")
+            cells.append(f"{share}±{50 * (row['high'] - row['low']):.1f}")
         lines.append(f"| {at} | {' | '.join(cells)} |")
     lines += ["", "| mechanism | epsilon | recovered alone | in context | words that stay |"]
     lines.append("|---" * 5 + "|")
@@ -266,10 +266,10 @@ def markdown(found: pd.DataFrame) -> str:
 
 def figure(found: pd.DataFrame) -> Any:
     """Accuracy on each set, one line of marks a set; intervals as bars."""
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     sets, names = list(dict.fromkeys(found["set"])), list(dict.fromkeys(found["mechanism"]))
-    drawn, axes = pyplot.subplots(figsize=(8, 1.2 + 0.5 * len(sets)), layout="constrained")
+    drawn, axes = pyplot.subplots(figsize=(6, 1.2 + 0.5 * len(sets)), layout="constrained")
     marks = {CLEAR: ("|", "black"), FUNCTION_WORDS: ("|", "0.6")}
     for number, name in enumerate(names):
         rows = found[found["mechanism"] == name]
@@ -289,8 +289,9 @@ def figure(found: pd.DataFrame) -> Any:
         )
     axes.set_yticks(range(len(sets)), sets)
     axes.invert_yaxis()
+    axes.xaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
     axes.set_xlabel("accuracy on clear text, learned from private text")
-    drawn.legend(loc="outside upper center", ncols=3, fontsize=8, frameon=False)
+    drawn.legend(loc="outside upper center", ncols=2, fontsize=9, frameon=False)
     return drawn
 
 

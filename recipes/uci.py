@@ -410,7 +410,7 @@ def over_tables(cells: list[Cell], peers: list[Cell]) -> str:
 
 
 def distances_over_tables(cells: list[Cell]) -> str:
-    """Return the mean accuracy over tables, and how far the private metric is above the identity."""
+    """Return the mean accuracy over tables in percent, and how far the private metric is above the identity."""
     epsilons = sorted({c["epsilon"] for c in cells if c["epsilon"] is not None})
     scores: dict[tuple[str, float | None], dict[str, list[float]]] = defaultdict(
         lambda: defaultdict(list)
@@ -420,16 +420,16 @@ def distances_over_tables(cells: list[Cell]) -> str:
     tables = list(dict.fromkeys(c["set"] for c in cells))
 
     def means(method: str, epsilon: float | None) -> Array:
-        return np.array([np.mean(scores[method, epsilon][name]) for name in tables])
+        return 100 * np.array([np.mean(scores[method, epsilon][name]) for name in tables])
 
     identity = means(IDENTITY, None)
     rows = {
-        IDENTITY: [f"{identity.mean():.3f}"] * len(epsilons),
-        METRIC: [f"{means(METRIC, e).mean():.3f}" for e in epsilons],
+        IDENTITY: [f"{identity.mean():.1f}"] * len(epsilons),
+        METRIC: [f"{means(METRIC, e).mean():.1f}" for e in epsilons],
         "difference": [shown(*interval(means(METRIC, e) - identity), sign="+") for e in epsilons],
     }
     lines = [
-        f"### Mean accuracy of 5 nearest neighbours over {len(tables)} tables",
+        f"### Mean accuracy (%) of 5 nearest neighbours over {len(tables)} tables",
         "",
         "| distance |" + "".join(f" epsilon {e:g} |" for e in epsilons),
         "|---" * (len(epsilons) + 1) + "|",
@@ -456,7 +456,7 @@ def interval(values: Iterable[float]) -> tuple[float, float]:
 
 def shown(mean: float, half: float, sign: str = "") -> str:
     """Return a mean with its interval, or alone where there is none."""
-    return f"{mean:{sign}.3f}" + ("" if math.isnan(half) else f" ± {half:.3f}")
+    return f"{mean:{sign}.3f}" + ("" if math.isnan(half) else f"±{half:.3f}")
 
 
 def write_csv(cells: list[Cell], path: Path) -> None:

@@ -144,6 +144,19 @@ def test_every_link_of_the_readme_leads_somewhere():
     assert [target for target in targets if not (ROOT / target).exists()] == []
 
 
+def test_the_readme_has_at_most_six_sections():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^## ", text, re.MULTILINE)) <= 6
+
+
+def test_each_of_the_six_cases_has_one_answer():
+    text = (ROOT / "docs/guide/which-protection.md").read_text(encoding="utf-8")
+    _, _, cases = text.partition("## Six cases")
+    answers = re.findall(r"^\| (?:[^|]+) \| \*\*([^|*]+)\*\* \|", cases, re.MULTILINE)
+    assert len(answers) == 6
+    assert set(answers) <= {"`privatize --detect auto`", "`synthesize`", "none"}
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The documentation, built; a warning is an error (with --quiet it would be none)."""

@@ -16,7 +16,35 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 TABLE = [*csv.DictReader((DOCS / "results/people.csv").open(encoding="utf-8"))]
 OFFICERS = (DOCS / "guide/officers.md").read_text(encoding="utf-8")
 PEOPLE = (DOCS / "results/people.md").read_text(encoding="utf-8")
+RESULTS = sorted((DOCS / "results").glob("*.md"))
+MEASURED = [DOCS.parent / "README.md", DOCS / "results.md", *RESULTS]
+PAGES = [*MEASURED, *sorted((DOCS / "guide").glob("*.md"))]
 SETS = {row["set"] for row in TABLE if row["question"] == "stays"}
+
+
+def sections(page: Path) -> list[str]:
+    """The sections of a page, each with its heading, without blocks of code."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", RESULTS, ids=lambda page: page.name)
+def test_a_results_page_answers_first_and_ends_with_how(page):
+    first, *others = sections(page)
+    answer = re.sub(r"[*`]", "", first.split("\n\n")[1])
+    assert len(re.findall(r"[.?!](?=\s|$)", answer)) == 2
+    assert len(re.findall(r"^(?:!\[|\|---)", first, re.MULTILINE)) == 1  # a chart, or a table
+    headings = [each.partition("\n")[0] for each in others if each.startswith("## ")]
+    assert headings[:2] == ["## What it means for you", "## How it was measured"]
+    assert headings[2:] in ([], ["## Tried and left out"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS.parent)))
+def test_shares_are_in_percent_and_only_other_figures_fractions(page):
+    for section in sections(page):
+        assert re.findall(r"(?<![\w.])[.]\d+|\d ?± | ±\d", section) == []
+        if page in MEASURED and not re.search(r"AUC|cosine", section):
+            assert re.findall(r"\b0\.\d{3}\b", section) == []
 
 
 def rows(page: str) -> list[list[str]]:
@@ -25,8 +53,8 @@ def rows(page: str) -> list[list[str]]:
     return [line.split(" | ") for line in lines]
 
 
-def percent(value: str) -> str:
-    return f"{float(value):.1%}".replace("%", " %")
+def percent(value: str | float) -> str:
+    return f"{float(value):.1%}".removesuffix("%")
 
 
 @pytest.mark.parametrize("page", [OFFICERS, PEOPLE], ids=["officers", "people"])
@@ -43,10 +71,10 @@ def test_shares_that_stay_are_those_of_the_table(page):
             keys = ("set", "kind", "detector", "policy", "setting")
             (row,) = [row for row in TABLE if tuple(map(row.get, keys)) == wanted]
             shown = percent(row["share"])
-            assert cells[place].split(" ±")[0] == shown, wanted
+            assert cells[place].split("±")[0] == shown, wanted
             if units is not None:
                 assert units == f"{int(row['units']):,}"
-                assert cells[place] == f"{shown} ± {100 * float(row['error']):.1f}"
+                assert cells[place] == f"{shown}±{100 * float(row['error']):.1f}"
             if recovery == "0.1":
                 assert cells[4] == percent(row["of_texts"])
         found += 1
@@ -90,9 +118,9 @@ def test_rates_and_certainty_of_officers_are_those_of_the_package():
         found = choose_epsilon(index, recovery=recovery)
         statement = textpriv.TEM(index, found.epsilon).statement
         certain = 100 / (1 + math.exp(-statement.loss_at(index.reference_distance)))
-        whole = f"{found.reader:.1%} ± {196 * found.reader_error:.1f}".replace("%", " %")
+        whole = f"{percent(found.reader)}±{196 * found.reader_error:.1f}"
         (row,) = [cells for cells in rows(OFFICERS) if cells[0] == f"{recovery:g}"]
-        assert row[1:3] == [percent(str(found.value)), whole]
-        shown = row[3].removesuffix(" %")
+        assert row[1:3] == [percent(found.value), whole]
+        shown = row[3]
         digits = len(shown.partition(".")[2])
         assert float(shown) == pytest.approx(math.ceil(certain * 10**digits) / 10**digits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from textpriv.cli import messages
 from textpriv.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,6 +55,16 @@ def test_every_command_of_a_page_is_one_that_the_program_takes(page):
             name, arguments, _ = called(line)
             with GROUP.commands[name].make_context(name, arguments):
                 pass  # every option is known
+
+
+def test_exit_codes_of_the_program_are_in_one_table():
+    tables = {
+        page.name: re.findall(r"^\| (\d+) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+        for page in (ROOT / "docs").rglob("*.md")
+        if "| exit code |" in page.read_text(encoding="utf-8")
+    }
+    ends = (0, messages.FAILED, 2, messages.SKIPPED, messages.INTERRUPTED, 128 + signal.SIGTERM)
+    assert tables == {"commands.md": [str(int(each)) for each in ends]}
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ def filled(page: str) -> str:
             header = []
         elif not header:
             header = cells
-        elif "whole texts" in header and not line.startswith("|-"):
+        elif "whole texts, %" in header and not line.startswith("|-"):
             named = dict(zip(header, cells, strict=True))
             figures = _figures(float(named["`--recovery`"]), named.get("mechanism", ""))
             lines[number] = f"| {' | '.join({**named, **figures}[name] for name in header)} |"
@@ -169,8 +169,8 @@ def _figures(recovery: float, mechanism: str) -> dict[str, str]:
     share, error = found.rates[1] or (math.nan, math.nan)
     return {
         "epsilon": f"{found.epsilon:g}",
-        "word by word": f"{100 * found.value:.1f} %",
-        "whole texts": f"{100 * share:.1f} % ± {100 * NORMAL_95 * error:.1f}",
+        "word by word, %": f"{100 * found.value:.1f}",
+        "whole texts, %": f"{100 * share:.1f}±{100 * NORMAL_95 * error:.1f}",
         "odds": odds_in_words(made.statement.figures["reference_loss"]),
     }
 

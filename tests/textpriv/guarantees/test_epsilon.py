@@ -215,7 +215,7 @@ def test_figures_of_the_pages_are_those_of_the_records():
     for page in tool.PAGES:
         text = page.read_text(encoding="utf-8")
         assert tool.filled(text) == text, page.name
-        assert "| word by word | whole texts |" in text
+        assert "| word by word, % | whole texts, % |" in text
 
 
 def test_recorded_epsilons_of_the_built_in_index_hold(monkeypatch):
