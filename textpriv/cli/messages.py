@@ -148,8 +148,9 @@ def as_job(command: Callable[..., None], failed: int = FAILED) -> Callable[..., 
         except BaseException as error:
             # A signal, wrong usage, or a mistake of ours, whose message may quote anything.
             if events.get():
-                is_plain = isinstance(error, SystemExit | typer.BadParameter)
-                _say_failed(type(error).__name__, str(error) if is_plain else "")
+                said = str(error) if isinstance(error, typer.BadParameter) else ""
+                said = "Ended by a signal." if isinstance(error, SystemExit) else said
+                _say_failed(type(error).__name__, said)
             raise
 
     return run

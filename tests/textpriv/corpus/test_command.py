@@ -337,6 +337,7 @@ def test_log_json_ends_with_failed_however_it_ends(run, monkeypatch, error):
     result = run("out.jsonl", "--log-json")
     assert _events(result)[-1]["event"] == "failed"
     assert result.exit_code in (1, 130, 143)
+    assert ("Ended by a signal" in result.stderr) == isinstance(error, SystemExit)
     assert "zanzibar" not in result.stderr
 
 

@@ -7,11 +7,13 @@ import threading
 import numpy as np
 import pytest
 from browser import PROGRAM, Browser
+from small_synthesis import public
 
 import textpriv
 from textpriv.index import Index
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.report import report_page
+from textpriv.web.words import words_page
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")
 
@@ -177,6 +179,34 @@ def test_what_can_be_used_or_seen_has_a_name_for_screen_readers(browser, report)
     ]
     assert {"button", "combobox", "image"} <= {role for role, _ in named}
     assert all(name for _, name in named)
+
+
+# The words of a measurement
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    side = public()
+    synthesizer = textpriv.TextSynthesizer(
+        8.0, 1e-5, ["unhappy", "happy"], index=side.index, model=side.model
+    )
+    synthesizer.fit(["a dull bad film", "good music was fine"] * 2000, ["unhappy", "happy"] * 2000)
+    path = tmp_path_factory.mktemp("page") / "words.html"
+    path.write_text(words_page(synthesizer, seed=1), encoding="utf-8")
+    return path.as_uri()
+
+
+@widths_and_schemes
+def test_the_page_of_words_is_readable(browser, words, width, scheme):
+    browser.open(words, width, scheme)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate(WIDEST) <= width
+    ratio, where = browser.evaluate(CONTRAST)
+    assert ratio >= 4.5, where
+    shown = browser.evaluate("document.body.innerText")
+    assert all(f" {each}" in shown or f"\n{each}" in shown for each in ("dull", "good", "happy"))
+    assert browser.complaints() == []
+    assert browser.requests() == [words]
 
 
 # The playground
