@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -215,7 +214,7 @@ def privatize(
         if left.job and "--resume" not in str(error):  # else the error says so
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise
-    _warn_of_recovery(privatizer.mechanism)
+    _tell_stay(privatizer.mechanism, release.recovery is None)
     if not (report.documents or report.skipped or as_json):
         warn("the input has no records, so the output has none")
     if run.forget_key and key is not None:
@@ -246,17 +245,22 @@ def _warn_unprotected(columns: tuple[str, ...], as_json: bool) -> None:
     warn(f"only the text is made private. These columns are copied unchanged: {', '.join(columns)}")
 
 
-def _warn_of_recovery(mechanism: Mechanism) -> None:
-    """Warn if most content words stay as they are: no bound of a statement says so."""
+def _tell_stay(mechanism: Mechanism, is_asked: bool) -> None:
+    """Say how many content words stay as they are, if asked; warn if it is most: no bound of a statement says so."""
     from textpriv.guarantees.epsilon import keep_share
 
-    share = 0.0
-    with contextlib.suppress(TextprivError):  # no output distribution, or no content words
+    try:
         share = keep_share(mechanism, _SAMPLED, of="content")[0]
+    except TextprivError:  # no output distribution, or no content words
+        return
     if share > _MOST:
         warn(
             f"at this epsilon some {share:.0%} of content words stay as they are, and so do names: most of the text can be "
             "read. Choose a smaller epsilon, or --recovery 0.1."
+        )
+    elif is_asked:
+        say(
+            f"At this epsilon some {share:.0%} of content words stay as they are, so attackers recover at least as many."
         )
 
 
