@@ -6,11 +6,14 @@ these into a short message; programming mistakes stay ordinary exceptions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import ast
+import sys
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 
@@ -113,6 +116,35 @@ def _packages(extra: str) -> Iterator[str]:
                 yield from _packages(each)
             if own != "textpriv":
                 yield name.strip()
+
+
+def lazy_names(package: str, file: str, extra: str = "") -> tuple[Callable[[str], Any], list[str]]:
+    """Return ``__getattr__`` and ``__all__`` of a package by its stub: a name is loaded when it is first used (SPEC 1).
+
+    An error of a package that is missing names the extra that brings it.
+    """
+    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    froms = [node for node in stub if isinstance(node, ast.ImportFrom)]
+    source = {alias.name: node.module for node in froms for alias in node.names}
+
+    def load(name: str) -> Any:
+        if name not in source:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        within = source[name]
+        try:
+            module = import_module(f"{package}.{within or name}")
+        except ModuleNotFoundError as error:
+            if not extra or error.name is None or error.name.split(".")[0] == package:
+                raise
+            raise ImportError(
+                f"{package}.{name} needs packages that are not installed: {how_to_install(extra)}.",
+                name=error.name,
+            ) from None
+        value = getattr(module, name) if within else module
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load, sorted(source)
 
 
 def needs(module: str, extra: str = "pairwise") -> Any:

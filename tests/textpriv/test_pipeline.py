@@ -365,7 +365,7 @@ def test_wrong_settings_are_refused_where_they_are_given(changes):
 def test_settings_of_single_calls_are_refused(reading):
     nlp = reading(component_form)
     for use in (nlp, lambda text, **more: list(nlp.pipe([text], **more))):
-        with pytest.raises(MechanismError, match="component_cfg"):
+        with pytest.raises(TypeError, match="epsilon"):
             use("A dog.", component_cfg={"textpriv": {"epsilon": 3.0}})
 
 

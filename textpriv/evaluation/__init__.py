@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from textpriv.errors import lazy_names
 
-if TYPE_CHECKING:
-    from textpriv.evaluation.comparison import Documents, Task, compare
-
-__all__ = ["Documents", "Task", "compare"]
-
-
-def __getattr__(name: str) -> Any:
-    # pandas and scikit-learn are extras.
-    if name in __all__:
-        from textpriv.evaluation import comparison
-
-        return getattr(comparison, name)
-    raise AttributeError(name)
+__getattr__, __all__ = lazy_names(__name__, __file__)  # pandas and scikit-learn are extras
 
 
 def __dir__() -> list[str]:

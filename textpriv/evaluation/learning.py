@@ -77,7 +77,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         self.mechanism = mechanism
         self.C = C
 
-    def fit(self, documents: Any, y: Any, sample_weight: Any = None) -> ChannelClassifier:
+    def fit(self, documents: Any, y: Any) -> ChannelClassifier:
         """Learn from private documents.
 
         Parameters
@@ -85,11 +85,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         documents : sequence of str, or sparse matrix of counts, shape (D, V)
         y : array_like, shape (D,)
             Classes.
-        sample_weight : array_like, shape (D,), optional
-            How much each document counts for the weights of words. Default: all alike.
         """
-        if self.C is not None and not self.C > 0:
-            raise TextprivError(f"C must be above 0; got {self.C}.")
         given = needs("sklearn.utils").column_or_1d(y, warn=True)
         if needs("pandas").isna(given).any():
             raise TextprivError("some documents have no label (None or NaN). Leave them out.")
@@ -97,15 +93,10 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(given, return_inverse=True)
         if len(labels) != counts.shape[0]:
             raise TextprivError(f"got {counts.shape[0]} documents and {len(labels)} labels.")
-        shares = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, float)
-        if shares.shape != labels.shape or not (shares >= 0).all():
-            raise TextprivError(
-                "sample_weight must have one number of 0 or more for each document."
-            )
         distribution = OutputDistribution(self.mechanism.average())
-        originals = _Originals(distribution, counts.T @ shares)
+        originals = _Originals(distribution, counts.T @ np.ones(len(labels)))
         self.words_ = originals.words
-        learner = _Learner(originals, counts, labels, shares, len(self.classes_))
+        learner = _Learner(originals, counts, labels, len(self.classes_))
         self.C_, start = (self.C, None) if self.C else learner.chosen()
         weights = learner.weights(self.C_, start)
         self.coef_, self.intercept_ = weights[:-1] * originals.scale, weights[-1]
@@ -147,12 +138,11 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class _Learner:
-    """Documents to learn from, with counts of words in shape (D, V), and classes and weights in shape (D,)."""
+    """Documents to learn from, with counts of words in shape (D, V) and classes in shape (D,)."""
 
     originals: _Originals
     counts: csr_matrix
     labels: NDArray[np.int64]
-    shares: NDArray[np.float64]
     classes: int
 
     def chosen(self) -> tuple[float, NDArray[np.float64]]:
@@ -163,14 +153,11 @@ class _Learner:
         for cost in _TRIED:
             weights = own.weights(cost, weights)
             right = self._of(held).scores(weights).argmax(axis=1) == self.labels[held]
-            share = float(self.shares[held] @ right)
-            best = max(best, (share, cost, weights), key=lambda each: each[0])
+            best = max(best, (float(right.sum()), cost, weights), key=lambda each: each[0])
         return best[1:]
 
     def _of(self, rows: NDArray[np.bool_]) -> _Learner:
-        return replace(
-            self, counts=self.counts[rows], labels=self.labels[rows], shares=self.shares[rows]
-        )
+        return replace(self, counts=self.counts[rows], labels=self.labels[rows])
 
     def scores(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores of the classes, shape (D, classes)."""
@@ -186,10 +173,10 @@ class _Learner:
             logs = log_softmax(self.scores(weights), axis=1)
             slopes = np.exp(logs)
             slopes[rows, self.labels] -= 1.0
-            slopes *= cost * self.shares[:, None]
+            slopes *= cost
             of_words = self.originals.rmatmat(turned @ slopes) + weights[:-1]
             penalty = float((weights[:-1] ** 2).sum()) / 2
-            missed = float(self.shares @ logs[rows, self.labels])
+            missed = float(logs[rows, self.labels].sum())
             return penalty - cost * missed, np.vstack([of_words, slopes.sum(axis=0)]).ravel()
 
         begin = np.zeros(shape) if start is None else start

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from textpriv.errors import TextprivError
 from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.mechanisms.base import Mechanism
-from textpriv.vocabulary.vocabulary import Prior
 
 __all__ = ["WordRecovery", "content_prior", "word_recovery"]
 
@@ -57,17 +56,15 @@ def content_prior(prior: NDArray[np.float64], is_content: NDArray[np.bool_]) -> 
     return left / left.sum()
 
 
-def word_recovery(mechanism: Mechanism, word_prior: Prior | None = None) -> WordRecovery:
-    """Compute the recovery of single words.
+def word_recovery(mechanism: Mechanism) -> WordRecovery:
+    """Compute the recovery of single words, written as often as :attr:`Index.word_frequency` says.
 
     Parameters
     ----------
     mechanism : Mechanism
         With a closed output distribution. Takes a pass over all pairs of words.
-    word_prior : see :meth:`Vocabulary.prior_weights`, optional
-        How often each word is written. Public. Default: :attr:`Index.word_frequency`.
     """
-    distribution, vocabulary = OutputDistribution(mechanism, word_prior), mechanism.index.vocabulary
+    distribution, vocabulary = OutputDistribution(mechanism), mechanism.index.vocabulary
     content = content_prior(distribution.prior, vocabulary.is_content)
     (guess, joint), (guess_told, joint_told) = distribution.likeliest([distribution.prior, content])
     told = _shares(guess_told, joint_told, content)

@@ -25,8 +25,6 @@ from textpriv.index.grid import (
     exact_lists,
     typical_distances,
 )
-from textpriv.index.hnsw import build_graph
-from textpriv.index.spaces import MANHATTAN
 from textpriv.language.ngrams import NGrams
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
@@ -322,17 +320,6 @@ class Index:
     def reference_distance_90(self) -> float:
         """Nine tenths of all tokens have their 10th nearest word within this distance."""
         return self.typical[REFERENCE].ninety
-
-    @cached_property
-    def graph(self) -> Any:
-        """The hnswlib graph over ``points * unit`` that Madlib searches; built at the first use."""
-        if self.space == MANHATTAN:
-            raise MetricError(
-                'Approximate search needs a Euclidean space, and this is "manhattan". Use search="exact".'
-            )
-        # Exact, since the unit has few digits.
-        coordinates = np.asarray(self.points * np.float32(self.unit), dtype=np.float32)
-        return build_graph(coordinates)
 
     # Python
 

@@ -152,10 +152,6 @@ class Tree(Index):
         """As for an index."""
         return self.nodes.typical(self.heights, self._token_weights[self.order])
 
-    def group(self, word: int, level: int) -> NDArray[np.int32]:
-        """Ids of the words within a height (by its number, from 1) of a word, itself among them, by id."""
-        return np.sort(self.order[self.levels_of(word) <= level])
-
     def groups_of(
         self, word: int, chances: NDArray[np.float64], loss_at: Callable[[float], float]
     ) -> list[Group]:
@@ -190,12 +186,6 @@ class Tree(Index):
     def reheighted(self, heights: ArrayLike, names: Sequence[str] = ()) -> Tree:
         """Return the same tree with other heights, shape (L,), not falling; levels of equal height become one."""
         given = np.asarray(heights, dtype=np.float64)
-        if given.shape != self.heights.shape:
-            raise TextprivError(
-                f"The tree has {len(self.heights)} heights, and {given.size} were given."
-            )
-        if (np.diff(given) < 0).any():
-            raise TextprivError("Heights must not fall towards the root.")
         values, number = np.unique(given, return_inverse=True)
         codes = np.concatenate([[0], number + 1]).astype(np.uint8)
         last = np.searchsorted(number, np.arange(len(values)), side="right") - 1

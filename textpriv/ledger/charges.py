@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from textpriv.errors import LedgerError
 from textpriv.randomness import DocumentKey, Stream
-from textpriv.statement import epsilon_of_zcdp
 
 if TYPE_CHECKING:
     from textpriv.mechanisms.base import Mechanism
@@ -167,11 +166,3 @@ class Spent:
     nats: float
     epsilon: Mapping[str, float]  # by distance, in units of 1/distance
     rho: float = 0.0  # in zCDP
-
-    def nats_at(self, delta: float = DELTA) -> float:
-        """Return the smaller of ``nats`` and the nats that ``rho`` converts to at a delta in (0, 1).
-
-        Any set of outcomes is at most ``exp`` of it times as likely for one collection as for another of the same shape,
-        plus delta.
-        """
-        return min(self.nats, epsilon_of_zcdp(self.rho, delta))

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import MechanismError
-from textpriv.index.hnsw import need_hnswlib
+from textpriv.errors import MechanismError, how_to_install, installed
 from textpriv.index.index import Index
 from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import RandomWords, fill_each
@@ -26,6 +26,7 @@ from textpriv.statement import PrivacyStatement
 _QUERIES = 512  # noisy points searched at a time
 _FINER = 1 << 10  # parts of a step to which noisy points are rounded
 _FARTHEST = 1 << 20  # steps from the centre, in a coordinate, at which they are cut off
+_EFFORT = 100  # ``ef_construction`` of a graph of neighbours, and ``ef`` of its queries
 
 
 class Madlib(Mechanism):
@@ -53,8 +54,12 @@ class Madlib(Mechanism):
             )
         if search not in ("hnsw", "exact"):
             raise MechanismError(f"unknown search {search!r}; use 'hnsw' or 'exact'.")
-        if search == "hnsw":
-            need_hnswlib()
+        if search == "hnsw" and not installed("hnswlib"):
+            raise MechanismError(
+                f"approximate search needs hnswlib, which is not installed: {how_to_install('hnsw')} (a C++ compiler "
+                'builds it), or choose the exact one, search="exact" (--option search=exact), which is slower on a large '
+                "vocabulary."
+            )
         self.search = search
 
     def sample_documents(
@@ -79,12 +84,26 @@ class Madlib(Mechanism):
         """Return the id of the nearest word to each point, shape (q,), by the chosen search; points are in grid steps."""
         if self.search == "hnsw":
             queries = (points * self.index.unit).astype(np.float32)
-            found, _ = self.index.graph.knn_query(queries, k=1)
+            found, _ = self._graph.knn_query(queries, k=1)
             return found[:, 0].astype(np.int32)
         # Rounded points have whole products with the grid, exact in float64: ties are ties, and go to the lower id.
         rounded = np.rint(np.clip(points, -_FARTHEST, _FARTHEST) * _FINER)
         grid, halves = self._grid
         return (halves - rounded @ grid).argmin(axis=1).astype(np.int32)
+
+    @cached_property
+    def _graph(self) -> Any:
+        """Graph of nearest neighbours over the points; one thread and a fixed seed give the same one again."""
+        import hnswlib
+
+        size, dimensions = self.index.points.shape
+        graph = hnswlib.Index(space="l2", dim=dimensions)
+        graph.init_index(max_elements=size, ef_construction=_EFFORT, M=16, random_seed=100)
+        # Exact, since the unit has few digits.
+        coordinates = np.asarray(self.index.points * np.float32(self.index.unit), dtype=np.float32)
+        graph.add_items(coordinates, np.arange(size), num_threads=1)
+        graph.set_ef(_EFFORT)
+        return graph
 
     @cached_property
     def _grid(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

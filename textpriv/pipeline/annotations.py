@@ -107,8 +107,6 @@ class CarriedAnnotations:
     """
 
     def __init__(self, names: Iterable[str], policy: TokenPolicy, language: str) -> None:
-        if isinstance(names, str):
-            raise MechanismError(f"carry takes a list, such as [{names!r}].")
         self.names = tuple(dict.fromkeys(names))
         self._encoder = TextEncoder([], policy, language)
         self._warned: set[str] = set()

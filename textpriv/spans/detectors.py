@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import ipaddress
+import itertools
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from textpriv.errors import SpanError, needs
@@ -82,6 +82,7 @@ _ADDRESS = re.compile(r"@|://|\.[A-Za-z]{2}")
 _CHUNK = re.compile(r"[^\s<>\"']+")
 _AROUND = "()[]{}<>.,;:!?\"'*“”‘’«»"
 _LONGEST = 254  # characters of a mail address (RFC 5321); longer chunks are left to the words
+_LEAST_SCORE = 0.3  # of what Presidio finds
 _PHONE_DIGITS = 7, 15  # as few as in a local number, as many as in ITU-T E.164
 
 
@@ -169,7 +170,7 @@ class WordsDetector:
             for at, part in enumerate(parts):
                 for length in self._lengths.get(part, ()):
                     near = found[at : at + length]
-                    gaps = (text[a.end() : b.start()] for a, b in pairwise(near))
+                    gaps = (text[a.end() : b.start()] for a, b in itertools.pairwise(near))
                     if tuple(parts[at : at + length]) in self._entries and all(
                         map(_GAP.fullmatch, gaps)
                     ):
@@ -187,17 +188,12 @@ class PatternDetector:
     """A detector of ``PATTERN_KINDS``: addresses, accounts, phone numbers, dates, times, ages, years and numbers.
 
     Dates and ages in words are those of English. Needs the extra ``spans``.
-
-    Parameters
-    ----------
-    region : str
-        The country (ISO 3166) whose phone numbers are found without a code of the country.
+    Phone numbers without a code of the country are those of the United States.
     """
 
     finds_no, labels = "names", PATTERN_KINDS
 
-    def __init__(self, region: str = "US") -> None:
-        self._region = region
+    def __init__(self) -> None:
         needs("phonenumbers", "spans")
         self._checks = {
             "IP": _is_ip,
@@ -240,14 +236,14 @@ class PatternDetector:
         if _DIGITS_OF_A_PHONE.search(text):
             from phonenumbers import PhoneNumberMatcher
 
-            for found in PhoneNumberMatcher(text, self._region):
+            for found in PhoneNumberMatcher(text, "US"):
                 if not _COMPILED["DATE"].fullmatch(text, found.start, found.end):
                     yield Span(found.start, found.end, "PHONE")
 
     def fingerprint(self) -> str:
-        """Region and the versions of the libraries."""
+        """The versions of the libraries."""
         versions = list(map(version, ("spacy", "phonenumbers", "python-stdnum")))
-        return f"patterns 4 {self._region} {versions!r}"
+        return f"patterns 4 US {versions!r}"
 
 
 def _is_ip(text: str) -> bool:
@@ -271,11 +267,9 @@ class SpacyDetector:
     ----------
     nlp : Language or str
         A pipeline with a named-entity recogniser, an ``EntityRuler`` or a ``SpanRuler``, or the name or path of one.
-    groups : tuple of str, optional
-        Span groups to read besides ``doc.ents``. Default: all.
     """
 
-    def __init__(self, nlp: Language | str, groups: tuple[str, ...] | None = None) -> None:
+    def __init__(self, nlp: Language | str) -> None:
         import spacy
 
         try:
@@ -288,7 +282,6 @@ class SpacyDetector:
             raise SpanError(
                 "this spaCy pipeline has no component that finds anything. Add an entity_ruler, a span_ruler or ner."
             )
-        self._groups = None if groups is None else tuple(groups)
 
     @property
     def labels(self) -> list[str]:
@@ -305,15 +298,13 @@ class SpacyDetector:
             return list(map(self._spans_of, self._nlp.pipe(texts)))
 
     def _spans_of(self, doc: Doc) -> list[Span]:
-        spans = list(doc.ents)
-        for group in doc.spans if self._groups is None else self._groups:
-            spans += doc.spans.get(group, ())
+        spans = itertools.chain(doc.ents, *doc.spans.values())
         return [Span(each.start_char, each.end_char, each.label_) for each in spans]
 
     def fingerprint(self) -> str:
         """The pipeline's settings, rules and weights; not the words that it has met."""
         content = hashlib.sha256(self._nlp.to_bytes(exclude=["vocab"])).hexdigest()
-        return f"spacy {version('spacy')} {content} {self._groups!r}"
+        return f"spacy {version('spacy')} {content} None"
 
 
 class PresidioDetector:
@@ -327,16 +318,12 @@ class PresidioDetector:
     analyzer : AnalyzerEngine, optional
         Default: Presidio's recognisers by pattern over a blank spaCy pipeline, which finds no names.
     language : str
-    threshold : float
-        The least score.
     """
 
-    def __init__(
-        self, analyzer: Any = None, *, language: str = "en", threshold: float = 0.3
-    ) -> None:
+    def __init__(self, analyzer: Any = None, *, language: str = "en") -> None:
         self._analyzer = _pattern_analyzer(language) if analyzer is None else analyzer
         self.finds_no = "names" if analyzer is None else ""
-        self._language, self._threshold = language, threshold
+        self._language = language
 
     def detect(self, texts: Sequence[str]) -> list[list[Span]]:
         """Return the spans of each text."""
@@ -354,7 +341,7 @@ class PresidioDetector:
         return getattr(self._analyzer.nlp_engine, "nlp", None) or {}
 
     def _spans_of(self, text: str) -> list[Span]:
-        settings = {"language": self._language, "score_threshold": self._threshold}
+        settings = {"language": self._language, "score_threshold": _LEAST_SCORE}
         found = self._analyzer.analyze(text, **settings)
         return [Span(each.start, each.end, each.entity_type) for each in found]
 
@@ -368,7 +355,7 @@ class PresidioDetector:
             (language, nlp.meta["name"], nlp.meta["version"], nlp.pipe_names)
             for language, nlp in self._pipelines.items()
         )
-        settings = names, models, self._language, self._threshold
+        settings = names, models, self._language, _LEAST_SCORE
         content = hashlib.sha256(repr(settings).encode()).hexdigest()
         return f"presidio {version('presidio_analyzer')} {content}"
 

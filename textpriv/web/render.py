@@ -85,8 +85,6 @@ def render(document: Doc | PrivateTokens | Iterable[Doc | PrivateTokens]) -> Ren
     from textpriv.privatizer import PrivateTokens
 
     several = [document] if isinstance(document, Doc | PrivateTokens) else document
-    if not isinstance(several, Iterable) or isinstance(several, str):
-        raise _refused(document)
     parts = []
     for number, each in enumerate(several):
         if isinstance(each, Doc):
@@ -94,14 +92,10 @@ def render(document: Doc | PrivateTokens | Iterable[Doc | PrivateTokens]) -> Ren
         elif isinstance(each, PrivateTokens):
             parts.append(_of_tokens(each))
         else:
-            raise _refused(each)
+            raise TextprivError(
+                f"render shows a private Doc or what Privatizer.release returns; got {type(each).__name__}."
+            )
     return Rendering("".join(parts))
-
-
-def _refused(given: object) -> TextprivError:
-    return TextprivError(
-        f"render shows a private Doc or what Privatizer.release returns, or several; got {type(given).__name__}."
-    )
 
 
 def token_spans(words: Sequence[str], spaces: Sequence[bool], kinds: Sequence[str]) -> str:
@@ -162,9 +156,7 @@ def _document(
 
 
 def _of_tokens(tokens: PrivateTokens) -> str:
-    words = tokens.words
-    kinds = kinds_of(tokens)
-    return _document(words, tokens.spaces, kinds, "")
+    return _document(tokens.words, tokens.spaces, kinds_of(tokens), "")
 
 
 def kinds_of(tokens: PrivateTokens) -> list[str]:

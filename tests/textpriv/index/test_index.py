@@ -198,10 +198,3 @@ def test_unknown_words_are_named():
         build().distance("w1", "nowhere")
     with pytest.raises(VocabularyError, match="60"):
         build().distance("w1", 60)
-
-
-def test_an_index_searches_by_a_graph_of_its_points():
-    pytest.importorskip("hnswlib")
-    built = build()
-    found, _ = built.graph.knn_query(built.points[:3] * built.unit, k=1)
-    assert found.ravel().tolist() == [0, 1, 2]

@@ -34,8 +34,3 @@ def test_madlib_searches_exactly_and_its_default_names_both_ways(index):
     ).tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(TextprivError, match=r"pip install .*hnsw.*search=\"exact\""):
         Madlib(index, epsilon=10.0)
-
-
-def test_the_graph_names_the_extra(index):
-    with pytest.raises(TextprivError, match=r"pip install .*hnsw"):
-        _ = index.graph

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from textpriv.errors import LedgerError, LimitError
 from textpriv.ledger import Charge, DocumentName, Ledger, Shared, Spent, Terms
-from textpriv.statement import epsilon_of_zcdp
 
 TERMS = Terms(settings=b"s" * 32, distance="euclidean", epsilon=2.0, word_loss=15.0)
 CHEAP = Terms(b"settings", "euclidean", epsilon=1.0, word_loss=2.0, word_rho=1.0)
@@ -67,13 +66,6 @@ def test_every_amount_is_rounded_up_to_whole_millionths(ledger):
 
 def test_nothing_is_spent_under_an_unknown_name(ledger):
     assert ledger.spent(author="nobody") == Spent(0, 0, 0, 0.0, {})
-
-
-def test_nats_at_delta_are_the_smaller_of_both_sums(ledger):
-    ledger.charge(replace(CHEAP, word_rho=1e-3), charge("a"))
-    ledger.charge(replace(CHEAP, word_loss=1e-3), charge("b"))
-    assert ledger.spent(document="a").nats_at(1e-6) == epsilon_of_zcdp(0.01, 1e-6)
-    assert ledger.spent(document="b").nats_at(1e-6) == 0.01
 
 
 RELEASES = st.lists(

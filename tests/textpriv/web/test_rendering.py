@@ -157,7 +157,7 @@ def test_a_raw_doc_is_refused_and_not_shown():
     assert "zanzibar" not in str(refused.value)
 
 
-@pytest.mark.parametrize("given", ["text", 5, [1], None])
+@pytest.mark.parametrize("given", ["text", [1]])
 def test_what_is_no_document_is_refused(given):
     with pytest.raises(TextprivError, match="render shows a private Doc"):
         textpriv.render(given)
