@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textpriv.errors import TextprivError, how_to_install
+from textpriv.errors import MetricError, TextprivError, how_to_install
+from textpriv.index.grid import Grid
+from textpriv.index.spaces import MANHATTAN
 
 _EFFORT = 100  # ``ef_construction`` of a graph, and ``ef`` of its queries
 
@@ -24,11 +25,17 @@ def need_hnswlib() -> Any:
     return hnswlib
 
 
-def build_graph(coordinates: NDArray[np.float32]) -> Any:
-    """Build an hnswlib index of Euclidean distances over rows, shape (V, n).
+def build_graph(grid: Grid) -> Any:
+    """Build an hnswlib index of Euclidean distances over the points of a grid.
 
     One thread and a fixed seed give the same graph for the same vocabulary.
     """
+    if grid.space == MANHATTAN:
+        raise MetricError(
+            'Approximate search needs a Euclidean space, and this is "manhattan". Use search="exact".'
+        )
+    # Exact, since the unit has few digits.
+    coordinates = np.asarray(grid.points * np.float32(grid.unit), dtype=np.float32)
     size, dimension = coordinates.shape
     graph = need_hnswlib().Index(space="l2", dim=dimension)
     graph.init_index(max_elements=size, ef_construction=_EFFORT, M=16, random_seed=100)
