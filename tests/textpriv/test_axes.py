@@ -29,7 +29,7 @@ from textpriv.vocabulary import Vocabulary
 from textpriv.web.playground import Playground, Settings
 from textpriv.web.report import report_page
 
-DOMAIN = "in the domain of the axes, an attacker"
+DOMAIN = "in the domain, an attacker"
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,12 @@ from textpriv.cli.options import (
     CONTEXT,
     JSON,
     RECOVERY,
+    RECOVERY_ON,
     SPAN,
     MechanismOptions,
     OptionGroup,
     flag,
+    in_domain,
     option,
     public_texts,
 )
@@ -40,6 +42,7 @@ class Wanted(OptionGroup):
         metavar="NAME", help="With --recovery: compare this mechanism too. Repeat for several."
     )
     recovery: float | None = RECOVERY
+    recovery_on: str | None = RECOVERY_ON
     odds: float | None = option(
         help="Largest odds, to 1, between a word and its 10th nearest neighbour, for half of all tokens, such as 20."
     )
@@ -69,13 +72,15 @@ def choose(*, wanted: Wanted, as_json: bool = JSON) -> None:
         raise typer.BadParameter("give one of --recovery, --odds and --keep")
     names = wanted.index or [ENGLISH]
     if "recovery" not in given:
-        if len(names) > 1 or wanted.mechanism or wanted.context is not None:
-            raise typer.BadParameter("several --index, --mechanism and --context need --recovery")
+        if len(names) > 1 or wanted.mechanism or wanted.context or wanted.recovery_on:
+            raise typer.BadParameter(
+                "several --index, --mechanism, --context and --recovery-on need --recovery"
+            )
         _print_epsilon(names[0], given, as_json)
         return
     with waiting("comparing mechanisms"):
         found = compare(
-            {name: open_index(name) for name in names},
+            {name: in_domain(open_index(name), wanted.recovery_on) for name in names},
             recovery=given["recovery"],
             of=wanted.of,
             context=public_texts(wanted.context),

@@ -78,6 +78,10 @@ RECOVERY = option(
     metavar="SHARE",
     help="Largest share of content words that an attacker may recover; 0.1 is recommended. This sets epsilon.",
 )
+RECOVERY_ON = rare(
+    metavar="FILE",
+    help="Public texts like yours, whose words --recovery is about. Never the private texts. Default: general English.",
+)
 CONTEXT = option(
     metavar="FILE",
     help="Public texts like yours, to also try an attacker who reads words in context. Never the private texts.",
@@ -100,6 +104,7 @@ class MechanismOptions(OptionGroup):
         "--epsilon", "-e", help="Privacy parameter: smaller is more private. Instead of --recovery."
     )
     recovery: float | None = RECOVERY
+    recovery_on: str | None = RECOVERY_ON
     levels: Any = rare(
         parser=read_pairs,
         metavar="NAME=NUMBER,...",
@@ -133,7 +138,7 @@ class MechanismOptions(OptionGroup):
         """The index."""
         from textpriv.index.builtin import open_index
 
-        return open_index(self.index_name)
+        return in_domain(open_index(self.index_name), self.recovery_on)
 
     def settings(self) -> dict[str, Any]:
         """Return all keyword arguments of the mechanism; refuse those that it does not take."""
@@ -143,6 +148,8 @@ class MechanismOptions(OptionGroup):
         amount = {name: value for name, value in named.items() if value is not None}
         if not amount:
             raise typer.BadParameter(NO_DEFAULT, param_hint="--recovery")
+        if self.recovery_on is not None and self.recovery is None:
+            raise typer.BadParameter("--recovery-on needs --recovery")
         if len(amount) > 1:
             raise typer.BadParameter("give one of --epsilon, --recovery and --levels")
         takes = {*inspect.signature(find_mechanism(self.mechanism_name)).parameters, "recovery"}
@@ -164,9 +171,9 @@ class MechanismOptions(OptionGroup):
         self.chosen = chosen
         told = attackers_in_words(*chosen.rates)
         text = "text of the index's language model" if index.model else "words of general English"
-        if index.axes is not None:
+        if index.domain is not None:
             text, rate = "words of the domain", chosen.general
-            told = f"in the domain of the axes, {told}"
+            told = f"in the domain, {told}"
             told += "" if rate is None else f" In general English, guessing recovers {rate:.1%}."
         say(f"epsilon {chosen.epsilon:g}: {told} Estimates: on {text}.")
         return chosen.epsilon
@@ -205,6 +212,11 @@ class ReleaseOptions(MechanismOptions):
     space: _Action = _of_class("space")
     stopword: _Action = _of_class("stopword")
     case: Literal["lower", "keep"] = rare(default="lower", help="Lower-case words for the look-up.")
+
+    @property
+    def read(self) -> list[str]:
+        """Files that no output may replace."""
+        return list(filter(None, [self.policy, self.recovery_on]))
 
     def release(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
         """Return the settings from which an engine builds a privatizer; ``labels`` may come with records."""
@@ -253,8 +265,14 @@ def refuse_lost(out: Path, name: str, read: Iterable[str | Path | None]) -> None
         raise typer.BadParameter(f"{name} would be written over {lost}, which is read")
 
 
+def in_domain(index: Index, public: str | None) -> Index:
+    """Return an index for recovery rates about the texts of ``--recovery-on``."""
+    texts = public_texts(public)
+    return index if texts is None else index.in_domain(texts)
+
+
 def public_texts(context: str | None, text_column: str = "text") -> list[str] | None:
-    """Read the public texts of ``--context``."""
+    """Read public texts from a file."""
     if context is None:
         return None
     from textpriv.corpus import read_records

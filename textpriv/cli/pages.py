@@ -39,10 +39,10 @@ def report(
 
     settings = release.release()
     files = files_of(settings)
-    refuse_lost(output, "--output", [context, release.policy, *files])
+    refuse_lost(output, "--output", [context, *release.read, *files])
     if output.exists() and not force:
         raise TextprivError(f"{output} exists. Name another file, or replace it with --force.")
-    privatizer = settings.build()
+    privatizer = settings.build(release.opened)
     mechanism, texts = privatizer.mechanism, public_texts(context)
     certificate = certify(mechanism, progress=sys.stderr.isatty())
     with waiting("looking at words"):

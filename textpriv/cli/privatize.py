@@ -205,7 +205,7 @@ def privatize(
         on_unprotected=lambda names: _warn_unprotected(names, has_events),
     )
     # The ledger is made by being opened, so all else is checked before.
-    plan = check_corpus(source, target, options, filter(None, [release.policy]))
+    plan = check_corpus(source, target, options, release.read)
     privatizer = settings.build(release.opened)
     try:
         report = run_corpus(plan, privatizer)
@@ -352,7 +352,7 @@ def decode(
     options = RunOptions(
         text_column=text_column, format=format, overwrite=force, batch_size=_DECODED
     )
-    read = [reading.model, reading.public, *files_of(settings)]
+    read = [reading.model, reading.public, *release.read, *files_of(settings)]
     plan = check_corpus(source, target, options, read=filter(None, read))
     if plan.is_folder or is_url(target):
         raise CorpusError("decode reads one file, and writes one of this machine. Name a file.")

@@ -224,14 +224,14 @@ def sampled_text(model: NGrams, count: int = _SAMPLED, seed: int = 0) -> PublicT
 
 
 def text_of(index: Index, *, shown: bool = False) -> PublicText:
-    """Return words drawn from the language model of an index, else from general English; with axes, of their domain.
+    """Return words drawn from the language model of an index, else from general English; as often as in its domain.
 
     ``shown`` asks for more words, and for others than those that a search looks at.
     """
     model = index.model or general_english(index.vocabulary.words)
-    if index.axes is not None:
+    if index.domain is not None:
         alone, factors = model.weights[0][: model.size], np.ones(model.tokens)
-        factors[: model.size] = index.axes.frequency * alone.sum() / alone
+        factors[: model.size] = index.domain * alone.sum() / alone
         model = model.tilted(factors)
     return sampled_text(model, _READ, seed=1) if shown else sampled_text(model)
 

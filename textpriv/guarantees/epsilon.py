@@ -77,7 +77,7 @@ class Choice:
     reader, reader_error : float, or None
         With "recovery": as of :meth:`BestAttacker.reader`. An estimate, and no bound on better models.
     general : float or None
-        With "recovery" over an index with axes: the exact share in general English. ``value`` is that in the domain.
+        With "recovery" over an index with a domain: the exact share in general English. ``value`` is that in the domain.
     """
 
     epsilon: float
@@ -235,7 +235,7 @@ def _by_recovery(
     # What is shown is measured on more text, which the search did not look at.
     final = make(epsilon)
     alone, general = attack(shown=True)(final), None
-    if index.axes is not None and not final.reads_context:
+    if index.domain is not None and not final.reads_context:
         zipf = index.vocabulary.prior_weights("zipf")
         general = BestAttacker(zipf, of, None, content).alone(final)[0]
     reader, error = attacker.reader(final) or (None, None)

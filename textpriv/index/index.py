@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +64,8 @@ class Index:
         Language model of its own, which ContextualTEM uses.
     axes : Axes or None
         Coordinates beside the space, along which the words of different labels are apart.
+    domain : ndarray of float64, shape (V,), or None
+        How often texts like yours write each word: from the axes, or by :meth:`in_domain`.
     fingerprint : str
         SHA-256 over words, function words, vectors, points, space, unit, language model and axes.
     path : Path or None
@@ -72,6 +74,7 @@ class Index:
 
     model: NGrams | None = None
     axes: Axes | None = None
+    domain: NDArray[np.float64] | None = None
 
     def __init__(
         self,
@@ -85,7 +88,7 @@ class Index:
         path: Path | None = None,
     ) -> None:
         self.vocabulary, self.moved, self.model, self.path = vocabulary, moved, model, path
-        self.axes = axes
+        self.axes, self.domain = axes, None if axes is None else axes.frequency
         self._grid = grid
         self.neighbour_ids, self.neighbour_steps = map(read_only, neighbours)
 
@@ -236,9 +239,8 @@ class Index:
     def fingerprint(self) -> str:
         """SHA-256 over words, function words, vectors, points, space, unit, language model and axes."""
         grid = [self.space, self.unit.hex(), self.points.dtype.name, *self.points.shape]
-        symbols, arrays = (
-            ((), ()) if self.model is None else (self.model.symbols, self.model.arrays)
-        )
+        model = self.model
+        symbols, arrays = ((), ()) if model is None else (model.symbols, model.arrays)
         named = [self.vocabulary.fingerprint(), self.vocabulary.function_words, *grid, *symbols]
         if self.axes is not None:
             named.append(self.axes.digest)
@@ -285,13 +287,19 @@ class Index:
         """Return nothing: only a :class:`Tree` has groups."""
         return []
 
-    @cached_property
+    @property
     def word_frequency(self) -> NDArray[np.float64]:
-        """How often words are written, shape (V,): in the domain of the axes, by the vocabulary's counts, or by Zipf's law.
+        """How often words are written, shape (V,): in the domain, by the vocabulary's counts, or by Zipf's law."""
+        return self._token_weights if self.domain is None else self.domain
 
-        Every recovery rate is about words that are written so often.
+    def in_domain(self, texts: Iterable[str]) -> Index:
+        """Return the same index, whose recovery rates are about words as public texts like yours write them.
+
+        The metric is the same. :meth:`save` does not keep the frequencies.
         """
-        return self._token_weights if self.axes is None else self.axes.frequency
+        other: Index = object.__new__(type(self))
+        vars(other).update(vars(self), domain=_frequency_in(texts, self.vocabulary))
+        return other
 
     @property
     def diameter_bound(self) -> float:
@@ -300,10 +308,7 @@ class Index:
 
     @cached_property
     def typical(self) -> dict[int, Typical]:
-        """Median and 90 % of the distances from tokens to their 1st, 10th and 100th nearest words.
-
-        Tokens are counted by the counts of the vocabulary, or else by Zipf's law over its order.
-        """
+        """Median and 90 % of distances from tokens (by counts or Zipf's law) to the 1st, 10th and 100th nearest words."""
         return typical_distances(self._grid, self.neighbour_steps, self._token_weights)
 
     @property
@@ -326,12 +331,25 @@ class Index:
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         # A worker opens the folder again and shares its pages; only an index without one travels by value.
         if self.path is not None:
-            return _reopened, (self.path, self.fingerprint)
+            return _reopened, (self.path, self.fingerprint), {"domain": self.domain}
         return super().__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
         dimensions = self.points.shape[1]
         return f"Index({len(self):,} words, {self.space}, {dimensions} dimensions, k={self.k})"
+
+
+def _frequency_in(texts: Iterable[str], vocabulary: Vocabulary) -> NDArray[np.float64]:
+    """Return how often public texts write each word, shape (V,): above 0, sums to 1."""
+    ids, _ = token_ids(texts, vocabulary)
+    counts = np.bincount(ids[ids >= 0], minlength=len(vocabulary))
+    if not counts[vocabulary.is_content].any():
+        raise MetricError(
+            "The public texts have no content word of the index. Give texts of its language."
+        )
+    # Good and Turing: as many words of other texts are new as were seen once.
+    new = max(1, int((counts == 1).sum()))
+    return vocabulary.prior_weights(counts + new * vocabulary.prior_weights("zipf"))
 
 
 def _reopened(path: Path, fingerprint: str) -> Index:

@@ -288,7 +288,7 @@ class Mechanism(ABC):
             },
             notes=() if self.has_log_prob else (note,),
         )
-        return stated if index.axes is None else index.axes.added_to(stated)
+        return _with_metric(stated, index)
 
     @cached_property
     def _kept_names(self) -> tuple[str, ...]:
@@ -351,6 +351,15 @@ class Mechanism(ABC):
 def checksum(array: NDArray[Any]) -> str:
     """Return a checksum of the values of an array."""
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+def _with_metric(stated: PrivacyStatement, index: Index) -> PrivacyStatement:
+    """Add what a domain and axes say to a statement."""
+    if index.domain is not None:
+        told = "Recovery rates are about words as texts of the domain write them"
+        digest = checksum(index.domain)[:16]
+        stated = stated.extended(notes=[f"{told} (SHA-256 of their frequencies: {digest})"])
+    return stated if index.axes is None else index.axes.added_to(stated)
 
 
 def _unit_of(index: Index) -> str:

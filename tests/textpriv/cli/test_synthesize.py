@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -448,10 +449,28 @@ def test_a_saved_measurement_gives_axes_of_an_index(run, own_index, reviews, tmp
     done = run("privatize", reviews, private, "--index", own_index, "--recovery", 0.6)
     assert done.exit_code == 0, done.stderr
     told = " ".join(done.stderr.split())
-    assert "in the domain of the axes, an attacker" in told
+    assert "in the domain, an attacker" in told
     assert "In general English, guessing recovers" in told
     assert "metric and words together" in told
     assert len(rows(private)) == 40
+
+
+def test_the_commands_of_the_page_on_axes_run(run, demo_index, reviews, tmp_path, monkeypatch):
+    page = (TESTS.parent / "docs/guide/learned-metric.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    quicker = {
+        "synthesize": ("--index", demo_index, "--records", 20),
+        "index": ("--limit", 2000),
+        "privatize": (),
+    }
+    monkeypatch.chdir(tmp_path)
+    # So few different words give no smaller share.
+    for line in block.replace("--recovery 0.1", "--recovery 0.7").splitlines():
+        _, name, *arguments = line.split()
+        done = run(name, *arguments, *quicker.pop(name))
+        assert done.exit_code == 0, done.stderr
+    assert not quicker
+    assert len(rows(tmp_path / "private.jsonl")) == 40
 
 
 def test_axes_of_other_words_are_refused(run, own_index, tmp_path):
