@@ -163,8 +163,11 @@ class Privatizer:
         SpanError
             For labels that do not fit their text, and a detector that fails. Names the position of the document.
         """
-        if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
-            raise TextprivError("Give a list or another iterable of texts.")
+        if isinstance(texts, str):
+            raise TextprivError("pipe takes a list of texts, found one. Give it to privatize.")
+        if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
+            found = type(texts).__name__
+            raise TextprivError(f"expected a text or a list of texts, found {found}.")
         if not batch_size >= 1:
             raise TextprivError("batch_size is a whole number from 1 up.")
         source = iter(texts)

@@ -349,6 +349,7 @@ def test_wrong_options_are_refused_when_the_pipeline_is_made(form, folder):
     [
         {"recovery": 10},
         {"epsilon": -1.0},
+        {"epsilon": "3"},
         {"epsilon": 3.0, "mechanism": "none"},
         {"recovery": 0.1, "spans": "chats"},
         {"recovery": 0.1, "spans": "chat", "detect": "patterns"},
