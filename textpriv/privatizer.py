@@ -125,7 +125,7 @@ class Privatizer:
         key : str, int, bytes or DocumentName, optional
             Names the document. The same text under the same key is released the same way again, another text
             independently. Without a key the randomness is new every time, except with a seed; a run key requires one.
-        labels : iterable of (start, end, kind), optional
+        labels : iterable of (start, end, kind), or of objects with start, end and label, optional
             Known spans, beside those that the detector finds; offsets count characters.
         """
         keys = None if key is None else [key]
