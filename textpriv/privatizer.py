@@ -119,7 +119,7 @@ class Privatizer:
         key : str, int, bytes or DocumentName, optional
             Names the document. The same text under the same key is released the same way again, another text
             independently. Without a key the randomness is new every time, except with a seed; a run key requires one.
-        labels : iterable of (start, end, kind), optional
+        labels : iterable of (start, end, kind), or of objects with start, end and label, optional
             Known spans, beside those that the detector finds; offsets count characters.
         """
         keys = None if key is None else [key]
@@ -157,8 +157,11 @@ class Privatizer:
         SpanError
             For labels that do not fit their text, and a detector that fails. Names the position of the document.
         """
-        if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
-            raise TextprivError("Give a list or another iterable of texts.")
+        if isinstance(texts, str):
+            raise TextprivError("pipe takes a list of texts, found one. Give it to privatize.")
+        if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
+            found = type(texts).__name__
+            raise TextprivError(f"expected a text or a list of texts, found {found}.")
         if not batch_size >= 1:
             raise TextprivError("batch_size is a whole number from 1 up.")
         source = iter(texts)

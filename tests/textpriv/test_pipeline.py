@@ -14,6 +14,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -240,7 +241,20 @@ def test_a_process_that_never_drew_finds_the_statement(folder, monkeypatch):
     assert doc._.textpriv["statement"]["epsilon"] == 2.5
     monkeypatch.setattr(annotations, "forms", ())
     doc.user_data[RECORD] = {**doc.user_data[RECORD], "statement": "of another process"}
-    assert doc._.textpriv["statement"] is None
+    with pytest.warns(UserWarning, match=r"spacy\.load the pipeline"):
+        assert doc._.textpriv["statement"] is None
+
+
+def test_a_saved_doc_has_its_statement_where_its_pipeline_is(tmp_path, monkeypatch):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("textpriv", config={"epsilon": 2.5})
+    DocBin(docs=[nlp("The patient was cold.")], store_user_data=True).to_disk(tmp_path / "d.spacy")
+    nlp.to_disk(tmp_path / "model")
+    for name, empty in (("forms", WeakSet()), ("_statements", {})):  # as a new process has them
+        monkeypatch.setattr(annotations, name, empty)
+    loaded = spacy.load(tmp_path / "model")
+    (doc,) = DocBin().from_disk(tmp_path / "d.spacy").get_docs(spacy.blank("en").vocab)
+    assert doc._.textpriv["statement"]["epsilon"] == 2.5, loaded
 
 
 @both_forms
@@ -349,6 +363,7 @@ def test_wrong_options_are_refused_when_the_pipeline_is_made(form, folder):
     [
         {"recovery": 10},
         {"epsilon": -1.0},
+        {"epsilon": "3"},
         {"epsilon": 3.0, "mechanism": "none"},
         {"recovery": 0.1, "spans": "chats"},
         {"recovery": 0.1, "spans": "chat", "detect": "patterns"},

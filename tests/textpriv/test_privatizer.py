@@ -227,7 +227,7 @@ def test_documents_with_fewer_keys_than_texts_are_not_drawn(mechanism, keyed, tm
 
 def test_wrong_arguments_are_refused(mechanism, index):
     for given_ in ("film", {"text": "film"}, b"film", None):
-        with pytest.raises(TextprivError, match="a list or another iterable"):
+        with pytest.raises(TextprivError, match="a list of texts"):
             list(Privatizer(mechanism).pipe(given_))
     with pytest.raises(TextprivError, match="from 1 up"):
         list(Privatizer(mechanism).pipe(["film"], batch_size=0))

@@ -25,7 +25,8 @@ def test_one_text_gives_one_and_several_give_a_list():
     assert is_close(first)
     assert empty == ""
     for given in ({"text": TEXT}, TEXT.encode(), None, 3):
-        with pytest.raises(TextprivError, match="a list or another iterable") as raised:
+        expected = f"expected a text or a list of texts, found {type(given).__name__}"
+        with pytest.raises(TextprivError, match=expected) as raised:
             textpriv.privatize(given, epsilon=60.0)
         assert "chest" not in str(raised.value)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from textpriv.cli.messages import say, waiting, warn
+from textpriv.errors import TextprivError
 from textpriv.files import lost_by
 from textpriv.mechanisms import NO_DEFAULT, default_name, find_mechanism, mechanism_names
 from textpriv.tokenization.policy import TOKEN_CLASSES, TokenPolicy
@@ -156,9 +157,27 @@ class MechanismOptions(OptionGroup):
         for name in (*found, *amount):
             if name not in takes:
                 raise typer.BadParameter(f"{self.mechanism_name} has no setting {name}")
+        if self.option:
+            self._try({"epsilon": 1.0} if self.recovery is not None else amount, found)
         if self.recovery is not None:
             amount = {"epsilon": self._epsilon_of_recovery(found)}
         return {**amount, **found}
+
+    def _try(self, amount: dict[str, Any], found: dict[str, Any]) -> None:
+        """Draw a word and look at its distribution: a mechanism from elsewhere may not check its settings itself."""
+        from textpriv.randomness import Stream
+
+        try:
+            made = find_mechanism(self.mechanism_name)(**amount, **found)(self.opened)
+            made.sample([0], Stream())
+            _ = made.has_log_prob and made.log_prob(0)
+        except TextprivError:
+            raise
+        except Exception as error:
+            given = " ".join(f"--option {each}" for each in self.option or ())
+            raise typer.BadParameter(
+                f"{self.mechanism_name} fails with {given} ({type(error).__name__}). Give it other values"
+            ) from None
 
     def _epsilon_of_recovery(self, found: dict[str, Any]) -> float:
         """Find the epsilon of a recovery rate, and say what an attacker recovers."""

@@ -144,10 +144,7 @@ class BatchRelease:
         keys = self._keys(rows, found, plain)
         labels = None
         if rows.labels is not None:
-            from textpriv.spans.span import read_labels
-
-            read = _each(read_labels, rows.labels)
-            labels = [read[row] for _, row in found]
+            labels = [rows.labels[row] for _, row in found]
         try:
             raw = self.privatizer.read_batch(plain, labels)
             released = iter(self.privatizer.release_batch(raw, keys))

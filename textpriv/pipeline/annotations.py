@@ -53,7 +53,7 @@ def keep_statement(content: dict[str, Any]) -> str:
 def record_of(doc: Doc) -> dict[str, Any] | None:
     """Return the statement and the token counts of a private document, None of a raw one.
 
-    The statement is None if no pipeline of this process makes such documents.
+    The statement is None, with a warning, if no pipeline of this process makes such documents.
     """
     record = doc.user_data.get(RECORD)
     if record is None:
@@ -61,6 +61,11 @@ def record_of(doc: Doc) -> dict[str, Any] | None:
     if record["statement"] not in _statements:
         for form in list(forms):
             form.prepare()
+    if record["statement"] not in _statements:
+        warnings.warn(
+            "The statement of this Doc is with the pipeline that made it: spacy.load the pipeline first.",
+            stacklevel=2,
+        )
     return {"statement": _statements.get(record["statement"]), "counts": record["counts"]}
 
 

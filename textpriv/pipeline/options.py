@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,8 +82,8 @@ class PipelineOptions:
             ("recovery", self.recovery, 1),
             ("epsilon", self.epsilon, math.inf),
         ):
-            if value is not None and not 0 < value < most:
-                raise MechanismError(f"{name} is above 0 and below {most}; got {value}.")
+            if value is not None and not (isinstance(value, Real) and 0 < value < most):
+                raise MechanismError(f"{name} is a number above 0 and below {most}; got {value!r}.")
         if isinstance(self.mechanism, str):
             find_mechanism(self.mechanism)
         if self.seed is not None and self.run_key is not None:

@@ -26,13 +26,13 @@ from textpriv.spans.detectors import Detector
 from textpriv.spans.mechanisms.base import WHOSE, Scopes
 from textpriv.spans.mechanisms.surrogates import Mask
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
-from textpriv.spans.span import ReadSpan, Span, checked, without_overlaps
+from textpriv.spans.span import ReadSpan, Span, checked, read_labels, without_overlaps
 from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.batches import SPAN, RawBatch, SpanTokens
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import MASK, TokenPolicy
 
-Labels = Iterable[Sequence[Any]]  # spans of one text: start, end and kind
+Labels = Iterable[Any]  # spans of one text, as read_labels takes them
 
 # Reads what is released as written: no word is in this vocabulary.
 _NOTHING = ["\0"]
@@ -140,7 +140,7 @@ class SpanPlan:
                 found = [span for source in sources for span in checked(text, source[position])]
                 spans = self.with_known_labels(found)
                 if labels is not None:
-                    spans += self._all_known(checked(text, labels[position]))
+                    spans += self._all_known(checked(text, read_labels(labels[position])))
                 read = [each for span in spans if (each := self._read(text, span)) is not None]
                 stay = without_overlaps(read, len(text))
                 if self._passes:

@@ -221,6 +221,37 @@ def test_settings_reach_the_mechanism_that_takes_them(privatize, failed, texts, 
     assert all(word in failed(unknown) for word in ("'magic'", "tem", "madlib"))
 
 
+@pytest.fixture
+def capped():
+    """A mechanism from elsewhere that does not check its setting."""
+    import catalogue
+
+    name = "mine.Capped.v1"
+    plain = registry.get("textpriv.TEM.v1")
+
+    def configure(epsilon, cap=5.0):
+        def make(index):
+            made = plain(epsilon=epsilon)(index)
+            made.sample_documents = lambda ids, *_: np.minimum(ids, cap)
+            return made
+
+        return make
+
+    registry.register(name, func=configure)
+    yield name
+    del catalogue.REGISTRY[(*registry.namespace, name)]
+
+
+@pytest.mark.parametrize("amount", [("--epsilon", 6), ("--recovery", 0.3)])
+def test_a_bad_value_of_an_outside_option_is_named_in_short(
+    run, failed, folder, texts, tmp_path, capped, amount
+):
+    given = ("--index", folder, "--mechanism", capped, *amount, "--option", "cap=abc")
+    said = failed(run("privatize", texts, tmp_path / "b.txt", *given), 2)
+    assert all(part in said for part in (capped, "--option cap=abc", "Error"))
+    assert [each.name for each in tmp_path.iterdir()] == ["in.txt"]
+
+
 def test_policy_options_reach_the_policy(privatize, texts, tmp_path):
     privatize(texts, tmp_path / "out.txt", "--unknown", "drop")
     assert len((tmp_path / "out.txt").read_text().splitlines()[1].split()) == 40

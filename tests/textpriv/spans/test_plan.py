@@ -335,10 +335,15 @@ def test_a_span_by_itself_under_a_key_is_that_of_its_document(mechanism):
 def test_labels_that_come_with_the_texts_are_spans(mechanism):
     labelled = Privatizer(mechanism, spans=POLICY)
     texts, labels = ["w0 ann w1", "w1"], [[(3, 6, "CODE")], []]
-    assert next(labelled.pipe(texts, labels=labels)).split()[1] == "[CODE]"
+    objects = [[{"start": 3, "end": 6, "label": "CODE", "id": 1}], None]
+    for spans in (labels, objects):
+        assert next(labelled.pipe(texts, labels=spans)).split()[1] == "[CODE]"
     for given_labels, message in ((None, "nothing finds spans"), (labels[:1], "2 texts")):
         with pytest.raises(SpanError, match=message):
             list(labelled.pipe(texts, labels=given_labels))
+    for wrong in (3, [{"start": 3, "end": 6}], [(3, 6)]):
+        with pytest.raises(SpanError, match="labels cannot be read: expected"):
+            labelled.privatize(texts[0], labels=wrong)
     with pytest.raises(TextprivError, match="labels need a policy"):
         Privatizer(mechanism).privatize("w0", labels=[])
 
