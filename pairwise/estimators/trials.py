@@ -38,7 +38,7 @@ from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
 from pairwise.noise.randomness import Randomness
-from pairwise.statement import PrivacyStatement
+from pairwise.statement import DataSetStatement
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -209,14 +209,14 @@ class Selection:
         What its trial returned, such as the fitted model.
     score : float
         Its private score. It is the highest of many noisy ones, so it flatters: score again for a number to report.
-    statement : PrivacyStatement
+    statement : DataSetStatement
     event : DpEvent
     """
 
     candidate: Any
     result: Any
     score: float
-    statement: PrivacyStatement
+    statement: DataSetStatement
     event: DpEvent = field(repr=False)
 
 
@@ -293,7 +293,7 @@ def private_selection(
         score = -math.inf if math.isnan(score) else float(score)
         if number == 0 or score > best[0]:
             best = (score, candidate, result)
-    statement = PrivacyStatement(
+    statement = DataSetStatement(
         mechanism=(
             f"the best of a random number of trials (logarithmic, mean {MEAN_TRIALS:g}), each of {limit:.6g}-zCDP"
         ),

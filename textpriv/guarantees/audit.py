@@ -116,7 +116,7 @@ def audit(
             index = Tree.build(words, space="euclidean")
         try:
             made = kind(**given)(index) if named else kind(index, **given)
-            attack = _Attack(made, epsilon)
+            attack = _AuditedMechanism(made, epsilon)
             verdicts = attack.of_words() | (attack.of_documents() if name == "clusters" else {})
         except TextprivError as error:
             checks.append(Check("made", name, False, str(error)))
@@ -158,7 +158,7 @@ def _unseen(leaks: list[float]) -> tuple[str, ...]:
     )
 
 
-class _Attack:
+class _AuditedMechanism:
     def __init__(self, mechanism: Mechanism, epsilon: float) -> None:
         self.mechanism, self.asked = mechanism, epsilon
         stated, figures = mechanism.statement.epsilon, mechanism.statement.figures

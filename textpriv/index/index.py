@@ -174,7 +174,7 @@ class Index:
         return Index._opened(found, verify=verify)
 
     @staticmethod
-    def _opened(found: folder.Found, *, verify: bool) -> Index:
+    def _opened(found: folder.FolderContent, *, verify: bool) -> Index:
         meta, arrays = found.meta, found.arrays
         grid = Grid(meta["space"], arrays["points.npy"], meta["unit"])
         lists = arrays["neighbours.npy"], arrays["steps.npy"]
