@@ -20,5 +20,5 @@ from .estimators.pipelines import PrivatePipeline as PrivatePipeline
 from .estimators.search import PrivateSearchCV as PrivateSearchCV
 from .estimators.trials import PrivateScorer as PrivateScorer
 from .retrieval.subset import SubsetQuery as SubsetQuery
-from .statement import PrivacyStatement as PrivacyStatement
+from .statement import DataSetStatement as DataSetStatement
 from .statement import UnsoundWarning as UnsoundWarning

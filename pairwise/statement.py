@@ -10,12 +10,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from textpriv.statement import PrivacyStatement as _Statement
+from textpriv.statement import PrivacyStatement
 from textpriv.statement import UnsoundWarning as UnsoundWarning
 
 
 @dataclass(frozen=True, repr=False)
-class PrivacyStatement(_Statement):
+class DataSetStatement(PrivacyStatement):
     """The guarantee of a release, between data sets that differ by ``unit``; other fields as in ``textpriv``.
 
     Attributes

@@ -37,7 +37,7 @@ X, y = np.zeros((8, 2)), np.zeros(8)
 budget = pairwise.PrivacyBudget(epsilon=4.0, delta=1e-5)
 clf: PrivateAUCClassifier = PrivateAUCClassifier(epsilon=1.0, delta=1e-5, budget=budget).fit(X, y)
 scores: float = float(clf.decision_function(X)[0]) + clf.sensitivity()
-statement: pairwise.PrivacyStatement = clf.statement_
+statement: pairwise.DataSetStatement = clf.statement_
 metric = PrivateMetricLearner(epsilon=1.0, n_components=2).fit(X, y)
 matrix = metric.get_mahalanobis_matrix() @ metric.transform(X).T
 dpp = DPPMetricLearner(epsilon=4.0, delta=1e-5, kappa=3).fit(X, y)

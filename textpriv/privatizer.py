@@ -303,7 +303,7 @@ class Privatizer:
         if self.spans is not None:
             scopes = self._streams.scopes(named)
             spans = self.spans.documents(batch, scopes)
-        documents = _Documents(ids, offsets, spans)
+        documents = _DrawnContent(ids, offsets, spans)
         if self.ledger is not None and self._terms is not None:
             streams = documents.charged(self.ledger, self._terms, named)
         else:
@@ -342,7 +342,7 @@ class Privatizer:
 
 
 @dataclass(frozen=True)
-class _Documents:
+class _DrawnContent:
     """What is drawn of the documents of a batch. The random stream of each follows from it, and its charge in a ledger."""
 
     ids: NDArray[np.int32]  # of all tokens that the mechanism is given
@@ -403,7 +403,7 @@ class _DocumentStreams:
 
     def of(
         self,
-        documents: _Documents,
+        documents: _DrawnContent,
         named: Sequence[DocumentName | Stream],
         settings: Callable[[], bytes],
     ) -> list[Stream]:

@@ -324,10 +324,9 @@ class PrivacyStatement:
 
 
 def epsilon_of_zcdp(rho: float, delta: float) -> float:
-    """Return the least epsilon that the conversions of zCDP at these orders give; rho from 0 up, delta in (0, 1).
+    """Return the epsilon at a delta in (0, 1) of what is rho-zCDP, rho from 0 up; rounded up.
 
-    By Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Proposition 12: at every order
-    alpha above 1 it is ``rho alpha + (ln(1 / delta) + (alpha - 1) ln(1 - 1 / alpha) - ln(alpha)) / (alpha - 1)``.
+    By Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Proposition 12.
     """
     if not (rho >= 0 and 0 < delta < 1):
         raise TextprivError(
@@ -335,15 +334,29 @@ def epsilon_of_zcdp(rho: float, delta: float) -> float:
         )
     if rho == 0:
         return 0.0
+    order = zcdp_order(rho, delta)
+    return max((rho * order + renyi_surcharge(order, delta)) * (1 + _ROUNDED), 0.0)
+
+
+def zcdp_order(rho: float, delta: float) -> float:
+    """Return the order above 1 at which rho, above 0, converts to the least epsilon; every other one is good as well."""
+
+    def epsilon(order: float) -> float:
+        return rho * order + renyi_surcharge(order, delta)
+
     # Around the order at which the simpler conversion, rho + 2 sqrt(rho ln(1 / delta)), is least.
-    usual = math.sqrt(math.log(1 / delta) / rho)
-    # Any order above 1 is good; a huge rho has its best one where floats no longer tell it from 1.
-    orders = [1 + max(usual * 2.0 ** (step / 16), 1e-9) for step in range(-64, 65)]
-    found = min(
-        rho * a + (-math.log(delta) + (a - 1) * math.log1p(-1 / a) - math.log(a)) / (a - 1)
-        for a in orders
-    )
-    return max(found * (1 + _ROUNDED), 0.0)
+    order, octaves = 1 + math.sqrt(math.log(1 / delta) / rho), 4.0
+    for _ in range(12):
+        steps = (2.0 ** (step * octaves / 8) for step in range(-8, 9))
+        # A huge rho has its best order where floats no longer tell it from 1.
+        order = min((1 + max((order - 1) * step, 1e-9) for step in steps), key=epsilon)
+        octaves /= 4
+    return order
+
+
+def renyi_surcharge(order: float, delta: float) -> float:
+    """Return what a Renyi divergence of an order above 1 costs on top when it becomes an epsilon at a delta."""
+    return -(math.log(delta) + math.log(order)) / (order - 1) + math.log1p(-1 / order)
 
 
 # Bounds as text

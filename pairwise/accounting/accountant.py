@@ -15,13 +15,9 @@ from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from numpy.typing import NDArray
 
 from pairwise.accounting.events import PureDpEvent, dp_event, leaves_of
-from pairwise.accounting.gaussian import (
-    gaussian_epsilon,
-    renyi_order,
-    renyi_surcharge,
-    zcdp_epsilon,
-)
+from pairwise.accounting.gaussian import gaussian_epsilon, renyi_order
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
+from textpriv.statement import epsilon_of_zcdp, renyi_surcharge
 
 ORDERS = tuple(float(order) for order in DEFAULT_RDP_ORDERS if order > 1)
 
@@ -60,8 +56,8 @@ def epsilon_of(event: dp_event.DpEvent, delta: float) -> float:
     if leaves and all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf, _ in leaves):
         return gaussian_epsilon(math.sqrt(2.0 * zcdp_cost(event)), delta)
     if all(_rho(leaf) is not None for leaf, _ in leaves):
-        return min(pure, zcdp_epsilon(zcdp_cost(event), delta))
-    surcharges = [renyi_surcharge(math.log(order - 1), delta) for order in ORDERS]
+        return min(pure, epsilon_of_zcdp(zcdp_cost(event), delta))
+    surcharges = [renyi_surcharge(order, delta) for order in ORDERS]
     return min(pure, max(0.0, float(np.min(_divergences(event, ORDERS) + surcharges))))
 
 
@@ -78,7 +74,7 @@ def filtered_epsilon(event: dp_event.DpEvent, epsilon: float, delta: float) -> f
     order = renyi_order(epsilon, delta)
     # A selection is bounded at one order by what one trial costs at the others.
     spent = float(_divergences(event, (*ORDERS, order))[-1])
-    return min(pure, max(0.0, spent + renyi_surcharge(math.log(order - 1), delta)))
+    return min(pure, max(0.0, spent + renyi_surcharge(order, delta)))
 
 
 def zcdp_cost(event: dp_event.DpEvent) -> float:

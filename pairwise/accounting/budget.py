@@ -21,7 +21,7 @@ from pairwise.accounting.accountant import epsilon_of, filtered_epsilon
 from pairwise.accounting.events import Adjacency, compose, dp_event, event_of_text, text_of_event
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
-from pairwise.statement import PrivacyStatement
+from pairwise.statement import DataSetStatement
 
 
 @dataclass(frozen=True)
@@ -262,11 +262,11 @@ class PrivacyBudget:
         return self._cost([charge.event for charge in self.charges])
 
     @property
-    def statement(self) -> PrivacyStatement:
+    def statement(self) -> DataSetStatement:
         """What all charged releases guarantee together, however each was chosen: the limit."""
         events = [charge.event for charge in self.charges]
         fixed = epsilon_of(compose(events), self.delta)
-        return PrivacyStatement(
+        return DataSetStatement(
             mechanism=f"composition of {len(events)} charged releases",
             adjacency=self.adjacency.value,
             epsilon=self.epsilon,

@@ -13,6 +13,7 @@ from scipy.special import erfcx, ndtr
 
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import InvalidParameterError
+from textpriv.statement import epsilon_of_zcdp, zcdp_order
 
 # Results of floating-point searches are rounded to the safe side by this relative amount.
 _SAFETY = 1e-12
@@ -86,55 +87,14 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 # -- zCDP
 
 
-def _zcdp_order(objective: Callable[[float], float]) -> float:
-    """Return where a function of log(α − 1) is least, about (golden section on a grid cell); any α gives a valid bound."""
-    grid = [-12.0 + 0.25 * i for i in range(120)]
-    best = min(range(len(grid)), key=lambda i: objective(grid[i]))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    ratio = (math.sqrt(5.0) - 1) / 2
-    for _ in range(80):
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        if objective(left) <= objective(right):
-            high = right
-        else:
-            low = left
-    return min((low + high) / 2, grid[best], key=objective)
-
-
-def renyi_surcharge(t: float, delta: float) -> float:
-    """Return what Rényi DP of order α = 1 + e^t costs on top when it becomes (ε, δ)-DP."""
-    excess = math.exp(t)
-    return (-math.log(delta) - t + (1 + excess) * (t - math.log1p(excess))) / excess
-
-
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Return the ε at δ of a ρ-zCDP mechanism."""
-    if rho < 0 or math.isnan(rho) or not 0 <= delta < 1:
-        raise InvalidParameterError(
-            f"expected rho >= 0 and delta in [0, 1); found {rho!r} and {delta!r}."
-        )
-    if rho == 0:
-        return 0.0
-    if delta == 0 or rho == math.inf:
-        return math.inf
-
-    def epsilon(t: float) -> float:
-        return (1 + math.exp(t)) * rho + renyi_surcharge(t, delta)
-
-    # Beyond the orders that are searched the classic conversion is the smaller bound.
-    classic = rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    return max(0.0, min(epsilon(_zcdp_order(epsilon)), classic)) * (1 + _SAFETY)
-
-
 def renyi_order(epsilon: float, delta: float) -> float:
     """Return the order α at which (ε, δ) allows the largest ρ of a ρ-zCDP release; public numbers only."""
-    rho = zcdp_rho(epsilon, delta)
-    return 1 + math.exp(_zcdp_order(lambda t: (1 + math.exp(t)) * rho + renyi_surcharge(t, delta)))
+    return zcdp_order(zcdp_rho(epsilon, delta), delta)
 
 
 @lru_cache(maxsize=256)
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Return the largest ρ whose conversion by ``zcdp_epsilon`` is at most ε, rounded down."""
+    """Return the largest ρ whose conversion by ``epsilon_of_zcdp`` is at most ε, rounded down."""
     check_privacy_parameters(epsilon, delta)
     if epsilon == math.inf:
         return math.inf
@@ -144,7 +104,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     high = gaussian_mu(epsilon, delta) ** 2 / 2 * (1 + 1e-9)
     for _ in range(60):
         middle = (low + high) / 2
-        if zcdp_epsilon(middle, delta) <= epsilon:
+        if epsilon_of_zcdp(middle, delta) <= epsilon:
             low = middle
         else:
             high = middle

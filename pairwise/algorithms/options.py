@@ -17,8 +17,8 @@ _WHOLE = ("horizon", "kappa", "steps")
 
 
 @dataclass(frozen=True)
-class Options:
-    """Settings of one algorithm, immutable."""
+class Algorithm:
+    """One algorithm with its settings, immutable."""
 
     name: ClassVar[str]
 
@@ -36,7 +36,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Pointwise(Options):
+class Pointwise(Algorithm):
     """Noisy gradient descent on a square loss of single records around a private centre: ``"pointwise"``.
 
     Parameters
@@ -62,7 +62,7 @@ class Pointwise(Options):
 
 
 @dataclass(frozen=True)
-class Gradient(Options):
+class Gradient(Algorithm):
     """Noisy gradient descent on pairs: ``"gradient"``.
 
     Parameters
@@ -80,7 +80,7 @@ class Gradient(Options):
 
 
 @dataclass(frozen=True)
-class Statistics(Options):
+class Statistics(Algorithm):
     """One Gaussian release of class moments around a private centre, and the square-loss AUC from it: ``"statistics"``.
 
     Parameters
@@ -94,7 +94,7 @@ class Statistics(Options):
 
 
 @dataclass(frozen=True)
-class OnPair(Options):
+class OnPair(Algorithm):
     """Online GIGA with the logistic loss, also by ``partial_fit`` (HUAI algorithm 1): ``"onpairstrc"``.
 
     Parameters
@@ -114,7 +114,7 @@ class OnPair(Options):
 
 
 @dataclass(frozen=True)
-class OffPair(Options):
+class OffPair(Algorithm):
     """GIGA with the logistic loss and output perturbation (HUAI algorithm 3): ``"offpairstrc"``.
 
     Parameters
@@ -129,7 +129,7 @@ class OffPair(Options):
 
 
 @dataclass(frozen=True)
-class Ftrl(Options):
+class Ftrl(Algorithm):
     """Private follow-the-regularised-leader, best for streams of a thousand records and more: ``"ftrl"``.
 
     Parameters
@@ -146,7 +146,7 @@ class Ftrl(Options):
 
 
 @dataclass(frozen=True)
-class SGDOutput(Options):
+class SGDOutput(Algorithm):
     """Blocked SGD with output perturbation (YANG algorithm 2): ``"sgd-output"``.
 
     Parameters
@@ -165,7 +165,7 @@ class SGDOutput(Options):
 
 
 @dataclass(frozen=True)
-class Edges(Options):
+class Edges(Algorithm):
     """Contrastive descent on a list of pairs, accounted for groups of ``kappa`` pairs.
 
     Parameters
@@ -191,10 +191,10 @@ class Edges(Options):
 
 # The algorithms of a ranking by their names. The rule of "auto" is algorithms.auto.
 _ALL = Pointwise(), Gradient(), Statistics(), OnPair(), OffPair(), SGDOutput(), Ftrl()
-ALGORITHMS: Mapping[str, Options] = {"auto": Pointwise(), **{each.name: each for each in _ALL}}
+ALGORITHMS: Mapping[str, Algorithm] = {"auto": Pointwise(), **{each.name: each for each in _ALL}}
 
 
-def options_of(algorithm: str | Options) -> Options:
+def options_of(algorithm: str | Algorithm) -> Algorithm:
     """Return the options that an algorithm of a ranking means, or refuse it."""
     if isinstance(algorithm, str) and algorithm in ALGORITHMS:
         return ALGORITHMS[algorithm]

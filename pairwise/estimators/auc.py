@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 
 from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.coordinates import Coordinates
-from pairwise.algorithms.options import Options, options_of
+from pairwise.algorithms.options import Algorithm, options_of
 from pairwise.algorithms.streams import PairStream
 from pairwise.errors import InvalidParameterError, check_share
 from pairwise.estimators.base import (
@@ -123,7 +123,7 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         epsilon: float,
         delta: float | None = None,
         *,
-        algorithm: str | Options = "auto",
+        algorithm: str | Algorithm = "auto",
         data_norm: float = 1.0,
         classes: Any = None,
         threshold_share: float = 0.05,

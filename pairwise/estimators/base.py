@@ -31,7 +31,7 @@ from pairwise.errors import InvalidParameterError, check_scale, without_context
 from pairwise.estimators.parts import warn_of_parts
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
-from pairwise.statement import PrivacyStatement, UnsoundWarning
+from pairwise.statement import DataSetStatement, UnsoundWarning
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -352,7 +352,7 @@ class PrivateEstimator(BaseEstimator):
             _TIME,
             _REFUSED,
         ]
-        self.statement_ = PrivacyStatement(
+        self.statement_ = DataSetStatement(
             mechanism=plan.mechanism,
             adjacency=plan.adjacency.value,
             epsilon=epsilon,

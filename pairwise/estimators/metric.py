@@ -42,8 +42,8 @@ _EUCLIDEAN = 0.25
 _DEVIATIONS = 3.0
 
 
-class Records:
-    """The table that index pairs refer to, which prints as its shape and which no fitted learner carries away.
+class Points:
+    """The points that index pairs refer to. They print as their shape, and no fitted learner carries them away.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class Records:
         self.shape: tuple[int, ...] = np.shape(table)
 
     @property
-    def dropped(self) -> Records:
+    def dropped(self) -> Points:
         """The shape alone."""
-        empty = Records(np.empty(0))
+        empty = Points(np.empty(0))
         empty.table, empty.shape = None, self.shape
         return empty
 
@@ -84,19 +84,19 @@ class MahalanobisMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     n_features_in_: int
 
     @property
-    def preprocessor(self) -> Records | None:
+    def preprocessor(self) -> Points | None:
         """The table of index pairs. It prints as its shape."""
         return self.__dict__.get("_preprocessor")
 
     @preprocessor.setter
     def preprocessor(self, table: Any) -> None:
-        is_table = not isinstance(table, Records) and np.ndim(table) == 2
-        self.__dict__["_preprocessor"] = Records(table) if is_table else table
+        is_table = not isinstance(table, Points) and np.ndim(table) == 2
+        self.__dict__["_preprocessor"] = Points(table) if is_table else table
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         records = state.get("_preprocessor")
-        if "statement_" in state and isinstance(records, Records):
+        if "statement_" in state and isinstance(records, Points):
             state = {**state, "_preprocessor": records.dropped}
         return state
 
@@ -146,7 +146,7 @@ class MahalanobisMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             points = finite_numbers(array, InvalidPairsError).reshape(-1, array.shape[2])
             return points, np.arange(len(points)).reshape(-1, 2)
         records = self.preprocessor
-        if array.ndim == 2 and array.shape[1] == 2 and len(array) and isinstance(records, Records):
+        if array.ndim == 2 and array.shape[1] == 2 and len(array) and isinstance(records, Points):
             table = records.rows()
             whole = np.issubdtype(array.dtype, np.integer)
             if not whole or array.min() < 0 or array.max() >= len(table):

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from pairwise.algorithms import giga, sgd, streams
-from pairwise.algorithms.options import Ftrl, OffPair, OnPair, Options, SGDOutput
+from pairwise.algorithms.options import Algorithm, Ftrl, OffPair, OnPair, SGDOutput
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import FitPlan
 from pairwise.noise.randomness import Randomness
@@ -20,7 +20,7 @@ _LARGEST_COMPARED = 20_000
 
 
 def plan_stream(
-    options: Options, n: int, d: int, data_norm: float, radius: float, mu: float
+    options: Algorithm, n: int, d: int, data_norm: float, radius: float, mu: float
 ) -> giga.OnlinePlan | streams.LeaderPlan:
     """Return the noise of a stream of at most ``n`` records with ``d`` features."""
     bounds = pair_bounds(n, d, getattr(options, "loss", "logistic"), data_norm)
@@ -32,13 +32,13 @@ def plan_stream(
 
 
 def plan_output(
-    options: Options, sums: AUCPairs, radius: float, mu: float, randomness: Randomness
+    options: Algorithm, sums: AUCPairs, radius: float, mu: float, randomness: Randomness
 ) -> FitPlan:
     """Return the plan of a learner whose output alone gets noise: ``OffPair`` or ``SGDOutput``.
 
     Parameters
     ----------
-    options : Options
+    options : Algorithm
     sums : AUCPairs
     radius : float
         Of the ball that the parameter is kept in.

@@ -15,7 +15,7 @@ from pairwise.algorithms.auto import default_radius, default_scale_share
 from pairwise.algorithms.coordinates import CoordinatePlan, Coordinates, plan_coordinates
 from pairwise.algorithms.descent import RecordSums, noisy_descent, plan_descent, record_bounds
 from pairwise.algorithms.moments import auc_direction, plan_moments, release_moments
-from pairwise.algorithms.options import Ftrl, Gradient, OnPair, Options, Pointwise, Statistics
+from pairwise.algorithms.options import Algorithm, Ftrl, Gradient, OnPair, Pointwise, Statistics
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import FitPlan
 from pairwise.estimators.perturbation import plan_output, plan_stream
@@ -78,12 +78,12 @@ def uncentred(d: int, data_norm: float) -> Coordinates:
     return Coordinates(np.zeros(d), data_norm)
 
 
-def is_online(options: Options) -> bool:
+def is_online(options: Algorithm) -> bool:
     """Return whether an algorithm takes streams."""
     return isinstance(options, OnPair | Ftrl)
 
 
-def parameter_radius(options: Options, data_norm: float, mu: float, n: int, d: int) -> float:
+def parameter_radius(options: Algorithm, data_norm: float, mu: float, n: int, d: int) -> float:
     """Return the radius of the parameter ball, in the units of the records."""
     given = getattr(options, "radius", None)
     if given is not None:
@@ -96,13 +96,13 @@ def parameter_radius(options: Options, data_norm: float, mu: float, n: int, d: i
     return default_radius(mu, n, d, factor) / data_norm
 
 
-def pair_sums(options: Options, data_norm: float) -> Callable[[Array, NDArray[Any]], AUCPairs]:
+def pair_sums(options: Algorithm, data_norm: float) -> Callable[[Array, NDArray[Any]], AUCPairs]:
     """Return what makes pair gradients of a table and its labels, by settings that are fixed here."""
     loss = getattr(options, "loss", "logistic")
     return lambda table, positive: AUCPairs(table, positive.astype(bool), loss, data_norm)
 
 
-def stream_fit(options: Options, stream: Any, run: Callable[[], Any]) -> FitPlan:
+def stream_fit(options: Algorithm, stream: Any, run: Callable[[], Any]) -> FitPlan:
     """Return the plan of a fit that opens a stream."""
     return FitPlan(
         event=stream.event,
@@ -117,7 +117,7 @@ def stream_fit(options: Options, stream: Any, run: Callable[[], Any]) -> FitPlan
 class RankingTask:
     """A table to be ranked, and what its ranking may cost: ``mu`` with the threshold's share of μ² in it."""
 
-    options: Options
+    options: Algorithm
     table: Array
     positive: NDArray[np.bool_]
     data_norm: float

@@ -33,12 +33,12 @@ from numpy.typing import ArrayLike
 from pairwise.accounting.accountant import ORDERS, zcdp_cost
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, dp_event
-from pairwise.accounting.gaussian import zcdp_epsilon
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
 from pairwise.noise.randomness import Randomness
-from pairwise.statement import PrivacyStatement
+from pairwise.statement import DataSetStatement
+from textpriv.statement import epsilon_of_zcdp
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -117,7 +117,7 @@ class TrialAccount:
         """Return the epsilon, at ``delta``, of a fit or score that takes a share of this account."""
         if not 0 < share <= 1:
             raise InvalidParameterError(f"share must be in (0, 1]; found {share!r}.")
-        return zcdp_epsilon(share * self._limit * (1 - 1e-9), delta)
+        return epsilon_of_zcdp(share * self._limit * (1 - 1e-9), delta)
 
     def part(self, name: str) -> TrialAccount:
         """Return the account of a part of the records, the same one for the same name."""
@@ -209,14 +209,14 @@ class Selection:
         What its trial returned, such as the fitted model.
     score : float
         Its private score. It is the highest of many noisy ones, so it flatters: score again for a number to report.
-    statement : PrivacyStatement
+    statement : DataSetStatement
     event : DpEvent
     """
 
     candidate: Any
     result: Any
     score: float
-    statement: PrivacyStatement
+    statement: DataSetStatement
     event: DpEvent = field(repr=False)
 
 
@@ -293,7 +293,7 @@ def private_selection(
         score = -math.inf if math.isnan(score) else float(score)
         if number == 0 or score > best[0]:
             best = (score, candidate, result)
-    statement = PrivacyStatement(
+    statement = DataSetStatement(
         mechanism=(
             f"the best of a random number of trials (logarithmic, mean {MEAN_TRIALS:g}), each of {limit:.6g}-zCDP"
         ),

@@ -14,7 +14,7 @@ from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, pure_event
 from pairwise.errors import InvalidParameterError, check_number, check_whole, finite_numbers
 from pairwise.noise.randomness import Randomness
-from pairwise.statement import PrivacyStatement
+from pairwise.statement import DataSetStatement
 
 Array = NDArray[np.float64]
 
@@ -268,10 +268,10 @@ class SubsetQuery:
         return pure_event(self._cost)
 
     @property
-    def statement(self) -> PrivacyStatement:
+    def statement(self) -> DataSetStatement:
         """What one query guarantees."""
         note = self._randomness.note
-        return PrivacyStatement(
+        return DataSetStatement(
             mechanism=f"subset of {self.size} of {len(self.codebook)} public cells",
             adjacency=Adjacency.REPLACE_ONE.value,
             epsilon=self._cost,

@@ -14,7 +14,7 @@ from textpriv.cli.options import FORCE, FORMAT, INDEX, JSON, FileFormat, OptionG
 from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
-    from textpriv.corpus.synthesis import Output, Records
+    from textpriv.corpus.synthesis import Output, PrivateRecords
     from textpriv.ledger import Ledger
     from textpriv.synthesis.synthesizer import TextSynthesizer
 
@@ -176,7 +176,7 @@ def _measured_and_written(
     from textpriv.corpus.checkpoint import only_writer
     from textpriv.corpus.plan import beside
     from textpriv.corpus.stores import is_stream
-    from textpriv.corpus.synthesis import Records, plan_synthesis
+    from textpriv.corpus.synthesis import PrivateRecords, plan_synthesis
     from textpriv.files import is_url, local_path
     from textpriv.index.builtin import ENGLISH
     from textpriv.synthesis.synthesizer import TextSynthesizer
@@ -198,7 +198,9 @@ def _measured_and_written(
         measuring.author,
         **{name: getattr(measuring, name) for name in ("format", "encoding", "on_error")},
     )
-    records = Records(plan, classes, shown_progress(as_json), measuring.engine, measuring.address)
+    records = PrivateRecords(
+        plan, classes, shown_progress(as_json), measuring.engine, measuring.address
+    )
     place = local_path(str(drawing.model) if is_stream(output.name) else output.name)
     sums = beside(place, "sums")
     others = [each for each in (drawing.model, drawing.report) if each is not None]
@@ -225,7 +227,7 @@ def _measured_and_written(
 
 
 def _measure_once(
-    records: Records, sums: Path, index: str, measuring: MeasureOptions, *, force: bool
+    records: PrivateRecords, sums: Path, index: str, measuring: MeasureOptions, *, force: bool
 ) -> list[str]:
     """Have the noisy sums on the disk, made only if no killed run left them; return notes on what was charged."""
     from textpriv.corpus.synthesis import kept_sums

@@ -53,7 +53,7 @@ NewRecords = Iterable[tuple[str, Label]]
 
 
 @dataclass
-class Records:
+class PrivateRecords:
     """The private records of some files, and how they are read.
 
     Parameters
@@ -176,7 +176,7 @@ class _Adder:
 class _FileAdder:
     """Adds the records of one file, by its number; its result is made of JSON types."""
 
-    records: Records
+    records: PrivateRecords
     adder: _Adder
 
     def __call__(self, number: int) -> dict[str, Any]:

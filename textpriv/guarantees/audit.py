@@ -118,7 +118,7 @@ def audit(
                 made = make(Index.build(words, "euclidean", k=k))
             except WrongIndexError:
                 made = make(Tree.build(words, space="euclidean"))
-            attack = _Attack(made, epsilon)
+            attack = _AuditedMechanism(made, epsilon)
             verdicts = attack.of_words() | (attack.of_documents() if name == "clusters" else {})
         except TextprivError as error:
             checks.append(Check("made", name, False, str(error)))
@@ -160,7 +160,7 @@ def _unseen(leaks: list[float]) -> tuple[str, ...]:
     )
 
 
-class _Attack:
+class _AuditedMechanism:
     def __init__(self, mechanism: Mechanism, epsilon: float) -> None:
         self.mechanism, self.asked = mechanism, epsilon
         stated, figures = mechanism.statement.epsilon, mechanism.statement.figures

@@ -119,7 +119,7 @@ class Certificate:
         return "\n".join([*lines, *(f"{each}." for each in (*self.observed, *self.notes))])
 
 
-class _Found(NamedTuple):
+class _Bound(NamedTuple):
     constant: float
     pair: tuple[int, int]
     pairs: int
@@ -180,7 +180,7 @@ def _is_one(claimed: float, asked: float) -> bool:
     return math.isclose(claimed, asked, rel_tol=_ROUNDING)
 
 
-def _closed(mechanism: Mechanism, progress: bool) -> _Found | None:
+def _closed(mechanism: Mechanism, progress: bool) -> _Bound | None:
     """Compute the constant of an exponential mechanism over all pairs.
 
     None if the mechanism's own log_prob is not the closed form: a subclass may have changed it. All words of a small
@@ -200,10 +200,10 @@ def _closed(mechanism: Mechanism, progress: bool) -> _Found | None:
     with progress_bar("pairs of words", progress) as report:
         constant, pair = pair_constant(index, rate, gamma, log_z, report)
     stays = weights * np.exp(-log_z)
-    return _Found(constant, pair, size * (size - 1) // 2, True, _CLOSED, stays=stays)
+    return _Bound(constant, pair, size * (size - 1) // 2, True, _CLOSED, stays=stays)
 
 
-def _own(mechanism: Mechanism) -> _Found | None:
+def _own(mechanism: Mechanism) -> _Bound | None:
     """Return the constant that a mechanism brings; None without one, or if its own log_prob shows another."""
     index, size, own = mechanism.index, len(mechanism.index), mechanism.closed_constant()
     if own is None:
@@ -214,20 +214,20 @@ def _own(mechanism: Mechanism) -> _Found | None:
     agrees = abs(shown - constant * index.distance(*pair)) <= _AGREEMENT
     if not agrees or (tried - constant) * index.distance(*worst) > _AGREEMENT:
         return None
-    return _Found(constant, pair, size * (size - 1) // 2, True, _CLOSED)
+    return _Bound(constant, pair, size * (size - 1) // 2, True, _CLOSED)
 
 
-def _compared(mechanism: Mechanism) -> _Found:
+def _compared(mechanism: Mechanism) -> _Bound:
     """Compare output distributions, all triples or the pairs of a search; without them draws, the same in every run."""
     if mechanism.has_log_prob and len(mechanism.index) > _EXHAUSTIVE:
-        return _Found(*_search(mechanism, _MOST), False, "all outputs, over the pairs of a search")
+        return _Bound(*_search(mechanism, _MOST), False, "all outputs, over the pairs of a search")
     if mechanism.has_log_prob:
-        return _Found(*_search(mechanism, _EXHAUSTIVE), True, "all pairs and outputs, float64")
+        return _Bound(*_search(mechanism, _EXHAUSTIVE), True, "all pairs and outputs, float64")
     found = losses_by_draws(mechanism, _MONTE_CARLO, _ERROR)
     ratios = [(loss / mechanism.index.distance(*pair), pair) for loss, pair in found]
     constant, pair = max([(0.0, (0, 0)), *ratios])
     method = f"Monte Carlo, {_MONTE_CARLO:,} draws a word"
-    return _Found(constant, pair, len(found) // 2, False, method, 1 - _ERROR)
+    return _Bound(constant, pair, len(found) // 2, False, method, 1 - _ERROR)
 
 
 def losses_by_draws(

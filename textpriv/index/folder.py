@@ -40,7 +40,7 @@ _PRIOR, _MODEL = "prior.npy", "model.npz"
 _SAMPLE = 32  # words whose lists are computed again
 
 
-class Found(NamedTuple):
+class FolderContent(NamedTuple):
     """What a folder contains: its kind, listing, arrays by file name, mapped, language model and axes."""
 
     path: Path
@@ -133,7 +133,7 @@ def meta_checksum(meta: Mapping[str, Any]) -> str:
 # Reading
 
 
-def read(path: Path, *, verify: bool) -> Found:
+def read(path: Path, *, verify: bool) -> FolderContent:
     """Map the arrays of a folder; every value is checked, and on request the checksum of every file."""
     meta = _read_meta(path)
     for name, recorded in meta["files"].items():
@@ -163,7 +163,7 @@ def read(path: Path, *, verify: bool) -> Found:
         if model is None:
             refuse(path / _MODEL, "it is no language model of these words")
     axes = _axes(path, meta, arrays)
-    return Found(path.resolve(), meta["kind"], meta, vocabulary, arrays, model, axes)
+    return FolderContent(path.resolve(), meta["kind"], meta, vocabulary, arrays, model, axes)
 
 
 def _axes(path: Path, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Axes | None:

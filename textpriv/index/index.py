@@ -25,7 +25,7 @@ from textpriv.index.grid import (
     exact_lists,
     typical_distances,
 )
-from textpriv.language.ngrams import NGrams
+from textpriv.language.ngrams import NGrams, token_ids
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 
@@ -175,7 +175,7 @@ class Index:
         return Index._opened(found, verify=verify)
 
     @staticmethod
-    def _opened(found: folder.Found, *, verify: bool) -> Index:
+    def _opened(found: folder.FolderContent, *, verify: bool) -> Index:
         meta, arrays = found.meta, found.arrays
         grid = Grid(meta["space"], arrays["points.npy"], meta["unit"])
         lists = arrays["neighbours.npy"], arrays["steps.npy"]

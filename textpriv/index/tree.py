@@ -306,7 +306,7 @@ class Tree(Index):
         return {"order.npy": self.order, "gaps.npy": padded}, {**meta, **looked}
 
     @staticmethod
-    def _opened(found: folder.Found, *, verify: bool) -> Tree:
+    def _opened(found: folder.FolderContent, *, verify: bool) -> Tree:
         meta, (order, gaps) = found.meta, (found.arrays[name] for name in ("order.npy", "gaps.npy"))
         try:
             tree = Tree(

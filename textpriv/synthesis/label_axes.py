@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
-from pairwise.accounting.gaussian import release_mu, zcdp_epsilon
+from pairwise.accounting.gaussian import release_mu
 from textpriv.errors import TextprivError
 from textpriv.index.axes import Axes
+from textpriv.statement import epsilon_of_zcdp
 from textpriv.synthesis.release import unit_of
 from textpriv.synthesis.synthesizer import TextSynthesizer
 
@@ -55,6 +56,6 @@ class LabelAxes(TextSynthesizer):
             unit=unit_of(noisy.authors),
             epsilon=noisy.epsilon,
             delta=noisy.delta,
-            changed=zcdp_epsilon(mu**2, noisy.delta) if finite else math.inf,
+            changed=epsilon_of_zcdp(mu**2, noisy.delta) if finite else math.inf,
             vocabulary=self._side.fingerprint,
         )

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.accounting.gaussian import release_mu, zcdp_epsilon
+from pairwise.accounting.gaussian import release_mu
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from textpriv.errors import TextprivError
 from textpriv.files import atomic_write
-from textpriv.statement import PrivacyStatement, at_most, factor_in_words
+from textpriv.statement import PrivacyStatement, at_most, epsilon_of_zcdp, factor_in_words
 from textpriv.synthesis.features import (
     CLASS_PART,
     EDGES,
@@ -271,7 +271,7 @@ class NoisySums:
         ]
         if math.isfinite(self.epsilon):
             # Entries are from 0 up, so two records are at most root 2 apart; those of the first release nearly so.
-            replaced = zcdp_epsilon(release_mu(self.epsilon, self.delta) ** 2, self.delta)
+            replaced = epsilon_of_zcdp(release_mu(self.epsilon, self.delta) ** 2, self.delta)
             factor = f"exp({at_most(replaced, 3)}) = {factor_in_words(replaced)} times as likely"
             verb = "is" if self.authors is None else "are"
             notes.insert(

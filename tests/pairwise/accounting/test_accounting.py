@@ -24,11 +24,11 @@ from pairwise.accounting.gaussian import (
     gaussian_epsilon,
     gaussian_mu,
     release_mu,
-    zcdp_epsilon,
     zcdp_rho,
 )
 from pairwise.accounting.parameters import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
+from textpriv.statement import epsilon_of_zcdp
 
 # -- closed forms
 
@@ -69,15 +69,15 @@ def test_gaussian_delta_is_its_integral(mu, epsilon):
 
 def test_conversion_of_zcdp_is_the_stated_one():
     assert gaussian_epsilon(math.sqrt(0.2), 1e-5) == pytest.approx(1.760, abs=5e-4)
-    assert zcdp_epsilon(0.1, 1e-5) == pytest.approx(1.914, abs=5e-4)
+    assert epsilon_of_zcdp(0.1, 1e-5) == pytest.approx(1.914, abs=5e-4)
 
 
 @settings(max_examples=50)
 @given(st.floats(0.01, 50.0), st.floats(1e-12, 0.01))
 def test_zcdp_rho_is_on_the_safe_side_and_tight(epsilon, delta):
     rho = zcdp_rho(epsilon, delta)
-    assert zcdp_epsilon(rho, delta) <= epsilon
-    assert zcdp_epsilon(rho * (1 + 1e-6), delta) > epsilon * (1 - 1e-9)
+    assert epsilon_of_zcdp(rho, delta) <= epsilon
+    assert epsilon_of_zcdp(rho * (1 + 1e-6), delta) > epsilon * (1 - 1e-9)
     # Never more than a Gaussian accounted exactly may have.
     assert release_mu(epsilon, delta) <= gaussian_mu(epsilon, delta)
 
@@ -108,7 +108,7 @@ def test_adaptive_gaussians_are_one_gaussian():
 def test_rho_of_gaussian_zcdp_and_pure_releases_adds_up():
     event = compose([gaussian_event(2.0), dp_event.ZCDpEvent(0.05), pure_event(0.1)])
     assert zcdp_cost(event) == pytest.approx(1 / 8 + 0.05 + 0.005)
-    assert epsilon_of(event, 1e-5) == pytest.approx(zcdp_epsilon(0.18, 1e-5))
+    assert epsilon_of(event, 1e-5) == pytest.approx(epsilon_of_zcdp(0.18, 1e-5))
 
 
 def test_pure_epsilons_add_up_and_need_no_delta():

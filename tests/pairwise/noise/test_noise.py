@@ -22,12 +22,12 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.gaussian import zcdp_epsilon
 from pairwise.errors import InvalidParameterError
 from pairwise.noise import discrete
 from pairwise.noise.discrete import _decide_exactly, _exp_below, discrete_gaussian
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import exact_gaussian, plan_choice, plan_gaussian
+from textpriv.statement import epsilon_of_zcdp
 
 ALARM = 1e-7  # false-alarm rate of every statistical test here
 
@@ -302,7 +302,7 @@ def test_plan_pays_for_its_rounding(sensitivity, dimension):
     assert plan.grid * math.sqrt(dimension) <= sensitivity / 2**10
     total = sensitivity + plan.grid * math.sqrt(dimension)
     assert total**2 / (2 * plan.sigma**2) <= plan.rho == pytest.approx(0.7**2 / 2)
-    assert epsilon_of(plan.event(3), 1e-5) == pytest.approx(zcdp_epsilon(3 * plan.rho, 1e-5))
+    assert epsilon_of(plan.event(3), 1e-5) == pytest.approx(epsilon_of_zcdp(3 * plan.rho, 1e-5))
 
 
 @settings(max_examples=100)
