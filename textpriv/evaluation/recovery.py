@@ -64,8 +64,8 @@ def word_recovery(mechanism: Mechanism, word_prior: Prior | None = None) -> Word
     ----------
     mechanism : Mechanism
         With a closed output distribution. Takes a pass over all pairs of words.
-    word_prior : see :meth:`Vocabulary.prior_weights`, optional
-        How often each word is written. Public. Default: :attr:`Index.word_frequency`.
+    word_prior : str, array or mapping, optional
+        How often each word is written, as for :meth:`Vocabulary.prior_weights`. Default: :attr:`Index.word_frequency`.
     """
     distribution, vocabulary = OutputDistribution(mechanism, word_prior), mechanism.index.vocabulary
     content = content_prior(distribution.prior, vocabulary.is_content)
