@@ -1,13 +1,17 @@
-"""Hook of mkdocs: reference pages get what the packages say of themselves, at the marks ``<!-- generated: NAME -->``."""
+"""Hook of mkdocs: what the packages say of themselves, at marks ``<!-- generated: NAME -->`` and on pages of names."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Iterator
+from inspect import isclass, isroutine
 from pathlib import Path
+from pkgutil import resolve_name
+from types import ModuleType
 from typing import Any, get_args
 
+from mkdocs.structure.files import File, Files
 from typer.main import get_command
 
 import textpriv
@@ -20,28 +24,63 @@ else:
 
 ROOT = Path(__file__).resolve().parents[1]
 _WITH_INHERITED = ("Index", "PrivateAUCClassifier", "PrivateMetricLearner", "DPPMetricLearner")
-_MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+_COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+_MARK = re.compile(r"^<!-- generated: (\w+)(.*?) -->$", re.MULTILINE | re.DOTALL)
+_ROLE = re.compile(r":(?:func|meth|class|attr|mod):(?=\s*<)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add a page for each name of the tables."""
+    for page in sorted((ROOT / "docs/reference").glob("*.md")):
+        for kind, names in _MARK.findall(page.read_text(encoding="utf-8")):
+            for name in names.split() if kind == "names" else ():
+                text = "\n".join(_page(name, page.name))
+                files.append(File.generated(config, f"reference/{name}.md", content=text))
+    return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Return a page with its marks replaced."""
-    return _MARK.sub(lambda mark: "\n".join(_PARTS[mark[1]](mark[1])), markdown)
+    return _MARK.sub(lambda mark: "\n".join(_PARTS[mark[1]](mark[2])), markdown)
 
 
-def public_names(package: str) -> list[str]:
-    """Return the names that a package exports, in the order of the alphabet."""
-    stub = (ROOT / package / "__init__.pyi").read_text(encoding="utf-8")
-    return sorted(re.findall(r"^from .*import \w+ as (\w+)$", stub, re.MULTILINE), key=str.lower)
+def on_page_content(html: str, **_: Any) -> str:
+    """Return a page without the roles of docstrings, which Markdown does not know."""
+    return _ROLE.sub("", html)
 
 
-def _names(package: str) -> Iterator[str]:
-    for name in public_names(package):
-        own = "\n    options:\n      inherited_members: true" if name in _WITH_INHERITED else ""
-        yield f"::: {package}.{name}{own}"
+def _page(name: str, table: str) -> Iterator[str]:
+    """The page of a name, which leads back to the table."""
+    yield f"---\ntitle: {name}\n---\n\n[Reference: {table[:-3]}]({table})\n"
+    yield f"::: {name}\n    options:\n      heading_level: 1\n      summary: true"
+    if name.rpartition(".")[2] in _WITH_INHERITED:
+        yield "      inherited_members: true"
+
+
+def _names(names: str) -> Iterator[str]:
+    """A table of names, each with the first line of its docstring."""
+    yield "| name | what it is |\n|---|---|"
+    for name in names.split():
+        found = resolve_name(name)
+        said = _cell(re.sub(r":\w+:", "", (found.__doc__ or "").partition("\n")[0]), " ")
+        said = said.replace("``", "`")
+        if isinstance(found, ModuleType):
+            own = {each: getattr(found, each) for each in found.__all__}
+            members = [each for each in own if isclass(own[each]) or isroutine(own[each])]
+            said += f" {', '.join(f'[`{each}`][{name}.{each}]' for each in members)}"
+        yield f"| [`{name.partition('.')[2]}`]({name}.md) | {said} |"
+
+
+def _index(names: str) -> Iterator[str]:
+    """A table of commands, each with the first sentence of its help."""
+    yield "| command | does |\n|---|---|"
+    for name in names.split():
+        said = _COMMANDS[name].help.partition("\n\n")[0]
+        yield f"| [`textpriv {name}`](#textpriv-{name}) | {_cell(said, ' ')} |"
 
 
 def _commands(_: str) -> Iterator[str]:
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in _COMMANDS.items():
         said, _, example = command.help.partition("**Example:** ")
         yield f"## textpriv {name}\n\n{_cell(said, ' ')}\n\n```text\n{example.strip()}\n```\n"
         yield "| option | what it is |\n|---|---|"
@@ -96,8 +135,8 @@ def _statement(_: str) -> Iterator[str]:
 
 
 _PARTS = {
-    "textpriv": _names,
-    "pairwise": _names,
+    "names": _names,
+    "index": _index,
     "commands": _commands,
     "extras": _extras,
     "changelog": _changelog,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -187,11 +188,35 @@ def test_the_site_builds_strictly(site):
 
 
 @pytest.mark.parametrize("package", ["textpriv", "pairwise"])
-def test_the_reference_shows_every_public_name_by_its_public_path(site, package):
+def test_every_public_name_has_a_page_and_a_line_in_the_table(site, package):
     stub = (ROOT / package / "__init__.pyi").read_text(encoding="utf-8")
-    names = re.findall(r"^from .*import \w+ as (\w+)$", stub, re.MULTILINE)
-    page = (site / "reference" / package / "index.html").read_text(encoding="utf-8")
-    assert [name for name in names if f'id="{package}.{name}"' not in page] == []
+    public = re.findall(r"^from .*import \w+ as (\w+)$", stub, re.MULTILINE)
+    names = [f"{package}.{name}" for name in public]
+    pages = {name: site / "reference" / name / "index.html" for name in names}
+    assert [name for name in names if f'id="{name}"' not in pages[name].read_text("utf-8")] == []
+    table = (site / "reference" / package / "index.html").read_text(encoding="utf-8")
+    line = '<td><a href="../{}/">[^\n]*</td>\n<td>\\w'
+    assert [name for name in names if len(re.findall(line.format(name), table)) != 1] == []
+
+
+def test_every_name_that_a_page_imports_is_in_the_reference(site):
+    shown = "".join(page.read_text("utf-8") for page in site.glob("reference/*/index.html"))
+    names = {
+        each.name
+        for page in PAGES
+        for block in BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+        for line in ast.walk(ast.parse(block))
+        if isinstance(line, ast.ImportFrom)
+        and (line.module or "").startswith(("textpriv", "pairwise"))
+        for each in line.names
+        if not each.name.isupper()
+    }
+    assert [name for name in sorted(names) if not re.search(rf'id="[\w.]+[.]{name}"', shown)] == []
+
+
+def test_the_reference_shows_no_source_of_a_link(site):
+    for page in site.glob("reference/*/index.html"):
+        assert re.findall(r":(?:func|meth|class|attr|mod):", page.read_text("utf-8")) == [], page
 
 
 def test_the_reference_shows_every_option_of_every_command(site):

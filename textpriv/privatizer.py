@@ -49,25 +49,26 @@ _SEEDED = "The draws were seeded: whoever guesses the seed can undo them. For ex
 
 
 class Privatizer:
-    """Turn texts into private texts.
+    """Make many texts private with one mechanism and one policy.
 
     Parameters
     ----------
     mechanism : Mechanism
-    policy : TokenPolicy
+        Draws the words. :class:`textpriv.TEM` is the default of all commands.
+    policy : TokenPolicy, optional
+        What becomes of punctuation, numbers, unknown words and case. Default: ``TokenPolicy()``.
     seed : int, optional
-        For experiments: makes the output repeatable, and so the statement unproved.
+        For experiments: the output is repeatable, and the statement says ``proved: false``.
     run_key : bytes, optional
-        32 secret bytes. The same text under the same run key, key and settings is released the same way again, anything
-        else independently. So two releases show whether a text has changed; the statement says so. Needs ``keys`` for every
-        document.
+        32 secret bytes. The same text under the same key, name and settings comes out the same; all else is independent.
+        So two releases show which texts have changed, and the statement says so. Needs ``keys``, a name for every document.
     ledger : Ledger, optional
-        Counts every document before it is drawn, and keeps its randomness to release it the same way again. Needs ``keys``
-        for every document: its name, or a :class:`textpriv.ledger.DocumentName` that also names its author.
+        Counts every document before it is drawn, and keeps its randomness: it then comes out the same. Needs ``keys``: the
+        name of every document, or a :class:`textpriv.ledger.DocumentName` that also names its author.
     language : str, optional
         A spaCy language code, for the tokenizer. Default: that of the index, or English.
     spans : SpanPolicy, str or mapping, optional
-        Kinds of spans that are drawn by mechanisms of their own, as :meth:`SpanPolicy.of` reads them. All else is words.
+        Replaces names, dates and the like by mechanisms of their own, as :meth:`SpanPolicy.of` reads it.
     detector : Detector or sequence of Detector, optional
         Finds the spans. None if each text comes with labels.
 

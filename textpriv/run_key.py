@@ -22,7 +22,7 @@ _BYTES = 32
 
 @dataclass
 class RunKey:
-    """A run key and its file."""
+    """Secret from which all draws of a release follow, and its file."""
 
     path: Path | None  # None for a key from an environment variable
     secret: bytes = field(repr=False)

@@ -25,7 +25,7 @@ _ROUNDED = 1e-9  # relative: more than the arithmetic of a conversion is off by
 
 
 class UnsoundWarning(UserWarning):
-    """What is used does not have the guarantee one would expect; the statement says what is true."""
+    """Warn that a guarantee is weaker than one would expect; the statement says what is true."""
 
 
 class Together(NamedTuple):

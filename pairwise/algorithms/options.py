@@ -37,7 +37,7 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class Pointwise(Algorithm):
-    """Noisy gradient descent on a square loss of single records around a private centre: ``"pointwise"``.
+    """Noisy gradient descent on a square loss of single records, centred privately: ``"pointwise"``.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Gradient(Algorithm):
 
 @dataclass(frozen=True)
 class Statistics(Algorithm):
-    """One Gaussian release of class moments around a private centre, and the square-loss AUC from it: ``"statistics"``.
+    """One Gaussian release of class moments, centred privately, and a ranking computed from it: ``"statistics"``.
 
     Parameters
     ----------

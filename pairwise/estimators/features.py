@@ -217,10 +217,10 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
 
 class PublicFeatures(PublicTransformer):
-    """Scaled numbers beside waves of them, by declared bounds: for what a linear ranking cannot see in a number itself.
+    """Scale numbers by declared bounds and add cosine waves of each: a linear ranking can then follow curves.
 
     Each number becomes itself, scaled to (−1, 1), then cos πku for k = 1 to ``waves_``, where u is its place between its
-    bounds, 0 to 1, and as many waves of log(1 + 1000 u)/log 1001, for amounts that are mostly far below their bound. Waves
+    bounds, 0 to 1, and as many waves of log(1 + 1000 u)/log 1001, for amounts that are far below their bound. Waves
     pay on large tables. By default their number follows from public numbers: all columns together are at most (μn/4)^(2/3),
     where μ is what ``epsilon`` and ``delta`` allow and n the number of records.
 

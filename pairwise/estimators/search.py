@@ -60,11 +60,11 @@ def _has(name: str) -> Any:
 
 
 class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
-    """The best of many settings, fitted and scored privately, for one (ε, δ) whatever their number.
+    """Find the best of many settings, fitted and scored privately, at one (ε, δ) for any number of them.
 
-    In place of all settings a random number of them is tried, each drawn at random, fitted on 70 % of the rows and
-    scored on the others; the trial with the highest private score is what is released (``pairwise.estimators.trials``).
-    The parts are disjoint, so each may spend the whole price of a trial.
+    The search tries a random number of settings. Each is drawn at random, fitted on 70 % of the rows and scored on the
+    others. It releases the trial with the highest private score (``pairwise.estimators.trials``). The parts are disjoint,
+    and each may spend the whole price of a trial.
 
     Parameters
     ----------

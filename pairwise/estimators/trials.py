@@ -88,7 +88,7 @@ def search_event(rho: float) -> DpEvent:
 
 
 class TrialAccount:
-    """What one trial may charge: the ``budget`` of the fits and scores of a trial.
+    """Budget of one trial, charged by its fits and scores.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class TrialAccount:
 
 @dataclass(frozen=True)
 class Selection:
-    """What a search releases: one trial, and what that guarantees.
+    """Released result of a search: one trial, and its guarantee.
 
     Attributes
     ----------

@@ -33,6 +33,8 @@ def privatize_frame(
 ) -> Any:
     """Return a table with private texts and the other columns as they are.
 
+    It has the type of ``frame``, its index and columns, but no ``attrs``. :func:`frame_statement` names what passes.
+
     Parameters
     ----------
     frame : pandas.DataFrame, pandas.Series, polars.DataFrame, polars.Series, pyarrow.Table or DuckDBPyRelation
@@ -45,10 +47,6 @@ def privatize_frame(
         In place of both. Its run key (``key_file`` or ``run_key``) makes the release repeatable, the same on any engine.
     **columns
         Fields of :class:`textpriv.engines.columns.Columns`. A Series has no columns with names.
-
-    Returns
-    -------
-    Of the type of ``frame``, with its index and columns, without ``attrs``. :func:`frame_statement` names what passes.
     """
     amounts = protection("privatize_frame", epsilon=epsilon, recovery=recovery, settings=settings)
     settings = settings or PrivatizerSettings(options=amounts)

@@ -29,8 +29,8 @@ class OutputDistribution:
     ----------
     mechanism : Mechanism
         With a closed output distribution.
-    word_prior : see :meth:`Vocabulary.prior_weights`, optional
-        How often each word is written. Public. Default: :attr:`Index.word_frequency`.
+    word_prior : str, array or mapping, optional
+        How often each word is written, as for :meth:`Vocabulary.prior_weights`. Default: :attr:`Index.word_frequency`.
 
     Raises
     ------

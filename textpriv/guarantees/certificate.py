@@ -42,7 +42,7 @@ _SAMPLED = "A lower bound from samples: it can refute a claim and cannot establi
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """What was found when a mechanism's claim was checked.
+    """Result of checking a mechanism's claim over pairs of words.
 
     Attributes
     ----------
@@ -130,14 +130,14 @@ class _Bound(NamedTuple):
 
 
 def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
-    """Compute the tight constant of a mechanism and judge its claim.
+    """Compute what a mechanism really guarantees, and judge its claim.
 
     Parameters
     ----------
     mechanism : Mechanism
-        TEM and TreeTEM: exact over all pairs, for any vocabulary. Another closed form: exact over all triples up to 1,500
-        words, a lower bound over the pairs of a search beyond. Without a closed form: a lower bound from draws
-        at 99.9 % confidence.
+        TEM and TreeTEM: exact over all pairs of words. Another closed form: exact up to 1,500 words, and beyond that a
+        lower bound over the pairs that a search finds. Without a closed form: a lower bound from draws, at 99.9 %
+        confidence.
     progress : bool
         As in :meth:`Index.build`.
     """

@@ -348,13 +348,13 @@ def choose(
     context: Iterable[str] | None = None,
     mechanisms: Sequence[str] = (),
 ) -> MechanismRanking:
-    """Compare mechanisms at which attackers recover at most a share of words, by how near the outputs stay.
+    """Compare mechanisms at the same recovery rate, by how close the outputs are to the originals.
 
     Parameters
     ----------
     indexes : Index, or mapping of str to Index, optional
-        Of one vocabulary, vectors or trees; by the names that are to be printed, else by its folder. Nearness is measured in
-        the first one of vectors, or in the first one. Default: the built-in index of English words.
+        All of one vocabulary; the keys are names to print. Closeness is measured in the first index of vectors, or in the
+        first one. Default: the built-in index of English words.
     recovery, of, context
         As for :func:`choose_epsilon`.
     mechanisms : sequence of str
@@ -363,7 +363,7 @@ def choose(
     Raises
     ------
     TextprivError
-        For indexes of different words, and where no mechanism can be set to this recovery.
+        If the indexes differ in words, or no mechanism reaches this recovery.
     """
     given = {ENGLISH: Index.builtin("en")} if indexes is None else indexes
     named = {str(given.path or "INDEX"): given} if isinstance(given, Index) else dict(given)

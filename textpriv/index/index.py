@@ -41,7 +41,7 @@ def progress_bar(stage: str, shown: bool) -> Iterator[Callable[[int, int], None]
 
 
 class Index:
-    """Vocabulary, grid points and exact nearest lists.
+    """Public words with their vectors, and the nearest neighbours of each.
 
     Build one with :meth:`build` or open a saved one with :meth:`load`.
 

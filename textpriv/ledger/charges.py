@@ -21,7 +21,7 @@ DELTA = 1e-6  # of which statements speak
 
 @dataclass(frozen=True)
 class DocumentName:
-    """The name of a document and of its author, by which a ledger counts.
+    """Name of a document and of its author, for a ledger or a run key.
 
     Do not make names from the text: two documents of one name are two versions of one document. ``"7"`` and ``7`` are two
     names.

@@ -194,8 +194,8 @@ class TreeTEM(Mechanism):
         ``{"synonyms": 3, "kind": 30, "any": 3000}``, by the names of the tree's levels. The highest must be among them, and
         one that is left out gets the odds of the next above it. Heights are then the logarithms of these odds, and
         epsilon is 1.
-    prior : see :meth:`Vocabulary.prior_weights`, or "full"
-        Public base measure. "full" is the one under which the rate is epsilon; with any other it is half of that.
+    prior : str, array or mapping
+        Public base measure, as for :meth:`Vocabulary.prior_weights`. Under "full" the rate is epsilon, else half of it.
 
     Attributes
     ----------

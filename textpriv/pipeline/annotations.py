@@ -40,7 +40,7 @@ _TOLD_OF_EXTENSION = "the extension {} of a document, carried over as it was"
 
 
 class LostAnnotationWarning(UserWarning):
-    """Raw documents had annotations that the private ones have not."""
+    """Warn that private documents lack annotations of the raw ones."""
 
 
 def keep_statement(content: dict[str, Any]) -> str:

@@ -62,7 +62,7 @@ _ADJACENT = (
 
 @dataclass(frozen=True)
 class SpanPolicy:
-    """Which mechanism each kind of span goes to.
+    """Mechanism for each kind of span: what replaces names, dates and the like.
 
     A label is compared without regard to case and to a prefix such as ``B-``. A label of a detector that the policy does not
     know is drawn as words, with a warning; one that comes with a text is an error. Spans that their mechanism cannot read

@@ -20,7 +20,7 @@ _WEIGHT = 2.0
 
 
 class LabelAxes(TextSynthesizer):
-    """Learn under differential privacy which words tell labels apart, for ``Index.build(..., axes=...)``.
+    """Learn, under differential privacy, which words distinguish labels, for ``Index.build(..., axes=...)``.
 
     The measurement is that of :class:`TextSynthesizer`, with its parameters. An infinite epsilon adds no noise: then texts
     and labels must be public. :meth:`load` opens a saved measurement, at no further loss.

@@ -91,6 +91,7 @@ class TextSynthesizer:
     epsilon : float
         Protection of one record, or of all records of one author. It has no default. 1 is strong, 4 is weak.
     delta : float
+        The chance of a larger loss.
     classes : sequence of str or int, optional
         All labels that may occur, chosen without a look at the texts. Labels need them: which ones occur is not protected.
     records_per_author : int
@@ -100,7 +101,7 @@ class TextSynthesizer:
     model : NGrams, optional
         A language model of public texts over the words of the index. Default: that of the index, or general English.
     budget : PrivacyBudget, optional
-        Is charged before any noise is drawn; of adjacency "add/remove".
+        Charged before any noise is drawn. Its adjacency is "add/remove".
 
     Attributes
     ----------
