@@ -29,14 +29,12 @@ class ColumnRule:
         Patterns (``*`` and ``?``) of the names that pass; None for all.
     drop
         Patterns of the names that do not, also where ``keep`` has them.
-    new
-        A column that first appears after the first 1,000 records ends the run (``"fail"``), unless ``keep`` or ``drop`` has
-        it; ``"keep"`` lets it pass.
+
+    A column that first appears after the first 1,000 records ends the run, unless ``keep`` or ``drop`` has it.
     """
 
     keep: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
-    new: str = "fail"
 
     def passes(self, name: str) -> bool:
         """Return whether a column of this name passes."""
@@ -44,7 +42,7 @@ class ColumnRule:
 
     def refuses_late(self, name: str) -> bool:
         """Return whether a column of this name ends the run when it first appears late."""
-        return self.new == "fail" and self.keep is None and not _matches(self.drop, name)
+        return self.keep is None and not _matches(self.drop, name)
 
     def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
         """Return the patterns, mistyped ones perhaps, that match none of the names."""
