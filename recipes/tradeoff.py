@@ -39,7 +39,7 @@ from textpriv.evaluation.comparison import interval
 from textpriv.evaluation.learning import ChannelClassifier
 from textpriv.guarantees.epsilon import keep_share
 from textpriv.language.general_english import general_english
-from textpriv.mechanisms import default_mechanism, find_mechanism
+from textpriv.mechanisms import default_name, find_mechanism
 from textpriv.mechanisms.base import Mechanism
 
 COSTS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # C
@@ -151,7 +151,7 @@ def mechanisms_of(
 ) -> dict[str, Mechanism]:
     """The rows of the table by name, each at the epsilon that ``recovery`` or an attacker gives it."""
     words = index.vocabulary
-    plain, tree = textpriv.Index.build(words, "euclidean"), textpriv.Tree.build(words, "average")
+    plain, tree = textpriv.Index.build(words, "euclidean"), textpriv.Tree.build(words)
     rows: dict[str, tuple[textpriv.Index, str, dict[str, Any]]] = {
         "TEM": (index, "tem", {"prior": "uniform"}),
         "TEM as published": (plain, "tem", {"prior": "uniform"}),
@@ -170,7 +170,7 @@ def mechanisms_of(
         else:
             epsilon = textpriv.epsilon_for(space, recovery=recovery, mechanism=short, **settings)
         made[name] = at(epsilon)
-    default = repr(default_mechanism(index, made["TEM"].epsilon))
+    default = repr(find_mechanism(default_name(index))(epsilon=made["TEM"].epsilon)(index))
     return {name + DEFAULT * (repr(row) == default): row for name, row in made.items()}
 
 

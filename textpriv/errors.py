@@ -37,6 +37,10 @@ class MechanismError(TextprivError):
     """A parameter for which the mechanism has no guarantee or no meaning."""
 
 
+class WrongIndexError(MechanismError):
+    """A tree for a mechanism over vectors, or vectors for one over a tree."""
+
+
 class OutOfReachError(MechanismError):
     """A protection that no epsilon gives under some settings; the message says what they reach."""
 
@@ -72,10 +76,6 @@ def at_position(position: int) -> Iterator[None]:
     except DocumentError as error:
         error.position = position
         raise
-
-
-class WrongIndexError(MechanismError):
-    """A tree for a mechanism over vectors, or vectors for one over a tree."""
 
 
 class SpanError(DocumentError):

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from textpriv.errors import MechanismError
 from textpriv.guarantees.epsilon import epsilon_for
 from textpriv.index import Index, Tree
 from textpriv.index.builtin import BUILTIN, open_index
 from textpriv.ledger import Ledger
-from textpriv.mechanisms import NO_DEFAULT, default_name, find_mechanism
+from textpriv.mechanisms import default_name, find_mechanism, protection
 from textpriv.mechanisms.base import Mechanism
 from textpriv.privatizer import Privatizer
 from textpriv.run_key import read_run_key
@@ -101,16 +100,6 @@ class PrivatizerSettings:
     def secret(self) -> bytes | None:
         """Return the run key itself."""
         return self.run_key if self.key_file is None else read_run_key(self.key_file)
-
-
-def protection(form: str, **given: Any) -> dict[str, Any]:
-    """Return the one amount of protection that is given; refuse none and several."""
-    amounts = {name: value for name, value in given.items() if value is not None}
-    if not amounts:
-        raise MechanismError(f"{form}: {NO_DEFAULT}")
-    if len(amounts) > 1:
-        raise MechanismError(f"{form} takes exactly one of {', '.join(given)}, not both.")
-    return amounts
 
 
 @overload

@@ -322,7 +322,7 @@ class PrivateEstimator(BaseEstimator):
                 "cross_val_score, searches, ensembles and calibration: share budget=PrivacyBudget(epsilon) and choose parts "
                 "by KFold, or search by PrivateSearchCV.",
                 UnsoundWarning,
-                stacklevel=5,
+                stacklevel=2,
             )
 
     def _record(self, plan: FitPlan, delta: float, randomness: Randomness, n: int) -> None:

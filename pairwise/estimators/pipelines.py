@@ -162,10 +162,10 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
         raise InvalidParameterError(
             f"expected a Pipeline; found {type(pipeline).__name__}. Pass the pipeline that ends in the learner."
         )
-    return _check(pipeline, public, stacklevel=3)
+    return _check(pipeline, public)
 
 
-def _check(pipeline: Pipeline, public: Collection[str], *, stacklevel: int) -> list[str]:
+def _check(pipeline: Pipeline, public: Collection[str]) -> list[str]:
     public = {public} if isinstance(public, str) else public
     if not isinstance(public, Collection):
         raise InvalidParameterError(
@@ -189,9 +189,7 @@ def _check(pipeline: Pipeline, public: Collection[str], *, stacklevel: int) -> l
     ]
     for names, problem in ((before, _BEFORE), (behind, _BEHIND), (around, _AROUND)):
         if names:
-            warnings.warn(
-                f"the steps {', '.join(names)} {problem}", UnsoundWarning, stacklevel=stacklevel
-            )
+            warnings.warn(f"the steps {', '.join(names)} {problem}", UnsoundWarning, stacklevel=3)
     return before + behind + around
 
 
@@ -236,18 +234,18 @@ class PrivatePipeline(Pipeline):
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
         """Warn of steps that learn, then fit as ``Pipeline.fit`` does."""
-        _check(self, self.public, stacklevel=3)
+        _check(self, self.public)
         super().fit(X, y, **params)
         return self
 
     @available_if(lambda self: hasattr(super(), "fit_transform"))
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
         """Warn of steps that learn, then do what ``Pipeline.fit_transform`` does."""
-        _check(self, self.public, stacklevel=3)
+        _check(self, self.public)
         return super().fit_transform(X, y, **params)
 
     @available_if(lambda self: hasattr(super(), "fit_predict"))
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Any:
         """Warn of steps that learn, then do what ``Pipeline.fit_predict`` does."""
-        _check(self, self.public, stacklevel=3)
+        _check(self, self.public)
         return super().fit_predict(X, y, **params)

@@ -21,6 +21,7 @@ from textpriv.engines.columns import Columns
 from textpriv.errors import TextprivError
 from textpriv.evaluation import compare
 from textpriv.evaluation.comparison import Documents, Task
+from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.evaluation.sensitive import exposure
 from textpriv.run_key import RunKey
@@ -130,11 +131,11 @@ def shown_in(page: str) -> float:
 
 def test_attacks_on_single_words_know_the_domain(index):
     mechanism = TEM(index, 2.0)
-    own = word_recovery(mechanism, index.axes.frequency)
-    assert word_recovery(mechanism).content == own.content == pytest.approx(in_domain(mechanism))
+    assert word_recovery(mechanism).content == pytest.approx(in_domain(mechanism))
     names = ["john", "mary", *WORDS]
     mechanism = TEM(learned(names), 2.0)
-    guess = word_recovery(mechanism, mechanism.index.axes.frequency).guess
+    frequency = mechanism.index.axes.frequency
+    ((guess, _),) = OutputDistribution(mechanism).likeliest([frequency])
     shares = [
         [row.guessed.tolist() for row in exposure(mechanism, guess=each)] for each in (None, guess)
     ]

@@ -422,10 +422,8 @@ def test_a_tokenizer_made_by_hand_is_saved(folder, tmp_path, mechanism):
 
 
 def test_a_tokenizer_made_by_hand_takes_what_a_config_holds():
-    nlp = spacy.blank("en")
-    for vocab, mechanism in ((nlp.vocab, "tem"), (nlp, lambda index: None)):
-        with pytest.raises(MechanismError, match="PrivateTokenizer takes"):
-            PrivateTokenizer(vocab, mechanism=mechanism)
+    with pytest.raises(MechanismError, match="PrivateTokenizer takes"):
+        PrivateTokenizer(spacy.blank("en"), mechanism=lambda index: None)
 
 
 @both_forms
@@ -435,7 +433,7 @@ def test_a_recovery_gives_the_epsilon_that_the_library_finds(form, folder):
     assert (type(mechanism).__name__, mechanism.prior) == ("TEM", "uniform")
     assert mechanism.epsilon == textpriv.epsilon_for(Index.builtin("en"), recovery=0.1)
     for more in ({}, {"mechanism": None, "epsilon": 3.0}):
-        with pytest.raises(MechanismError, match='needs exactly one of "recovery", "epsilon"'):
+        with pytest.raises(MechanismError, match="takes exactly one of recovery, epsilon"):
             form(folder, recovery=0.1, **more)
 
 

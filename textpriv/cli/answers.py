@@ -15,7 +15,6 @@ from textpriv.cli.options import (
     JSON,
     RECOVERY,
     RECOVERY_ON,
-    SPAN,
     MechanismOptions,
     OptionGroup,
     flag,
@@ -250,7 +249,7 @@ def _id_of(index: Index, word: str) -> int:
 def certify(
     *,
     amount: MechanismOptions,
-    audit: bool = flag("--audit", "Attack it, or --mechanism span:NAME, with many draws."),
+    audit: bool = flag("--audit", "Attack it with many draws."),
     as_json: bool = JSON,
 ) -> None:
     """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
@@ -282,20 +281,11 @@ def _certify(amount: MechanismOptions, as_json: bool) -> bool:
 def _attack(amount: MechanismOptions, as_json: bool) -> bool:
     """Attack a mechanism, print what the attack could not have seen, and return whether it withstood."""
     from textpriv.guarantees.audit import audit
-    from textpriv.guarantees.span_audit import audit_span_mechanism
-    from textpriv.spans.mechanisms.base import registry
 
     with waiting("attacking"):
-        if amount.mechanism_name.startswith(SPAN):
-            name = amount.mechanism_name.removeprefix(SPAN)
-            if name not in registry:
-                known = ", ".join(sorted(registry.get_all()))
-                raise typer.BadParameter(f"no span mechanism is named {name!r}. There are {known}")
-            done = audit_span_mechanism(name)
-        else:
-            done = audit(amount.mechanism_name, **amount.settings())
-            if all(check.name == "made" for check in done.checks):
-                raise TextprivError(done.checks[0].detail)  # a wrong setting is no refutation
+        done = audit(amount.mechanism_name, **amount.settings())
+    if all(check.name == "made" for check in done.checks):
+        raise TextprivError(done.checks[0].detail)  # a wrong setting is no refutation
     if as_json:
         print_json(done.to_dict())
     else:

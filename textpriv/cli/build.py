@@ -53,13 +53,13 @@ class BuildOptions(OptionGroup):
         help="File of 'textpriv synthesize --model'. Its labels become axes of the metric, at no further loss: private "
         "words then keep more of what tells labels apart. For up to about 10 labels.",
     )
-    hierarchy: Literal["ward", "average", "complete", "single", "file"] | None = option(
-        help="Make a tree for --mechanism tree: by clustering, or from a file of 'word TAB group/group' lines."
+    hierarchy: Literal["file"] | None = option(
+        help="Make a tree for --mechanism tree from SOURCE, a file of 'word TAB group/group' lines."
     )
     groups: Any = option(
         parser=read_pairs,
         metavar="NAME=NUMBER,...",
-        help="Levels of a hierarchy and how many groups each has, such as synonyms=5000,kind=500.",
+        help="Cluster the words to a tree: its levels and how many groups each has, such as synonyms=5000,kind=500.",
     )
 
     @property
@@ -93,8 +93,8 @@ class BuildOptions(OptionGroup):
         if self.without is not None:
             words = words.without(self.without.read_text("utf-8").split("\n"))
         shown = sys.stderr.isatty()
-        if self.hierarchy or self.groups:
-            return Tree.build(words, self.hierarchy, groups=self.groups, progress=shown)
+        if self.groups:
+            return Tree.build(words, groups=self.groups, progress=shown)
         model, texts = None, public_texts(self.text, self.text_column)
         if texts is not None:
             with waiting("counting the language model"):

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from textpriv.settings import PrivatizerSettings
 
 COLUMN = "column:"  # in --detect, before the column of spans that records bring themselves
-SPAN = "span:"  # in --mechanism of an attack, before the name of a mechanism of typed spans
 
 
 class OptionGroup(SimpleNamespace):

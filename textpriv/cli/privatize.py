@@ -76,9 +76,6 @@ class FileOptions(OptionGroup):
     null: Literal["keep", "fail", "empty"] = rare(
         default="keep", help="A null text stays null, is a bad record, or becomes an empty text."
     )
-    on_new_column: Literal["fail", "keep"] = rare(
-        default="fail", help="At a column that first appears after 1,000 records: stop, or copy it."
-    )
 
     def arguments(self, detect: list[str] | None) -> dict[str, Any]:
         """Return fields of RunOptions."""
@@ -91,7 +88,7 @@ class FileOptions(OptionGroup):
         return {
             **{name: getattr(self, name) for name in ("format", "encoding", "on_error", "null")},
             "text_column": self.text_column or ("text",),
-            "columns": ColumnRule(keep, tuple(self.drop or ()), self.on_new_column),
+            "columns": ColumnRule(keep, tuple(self.drop or ())),
             "labels_column": labels[0] if labels else None,
         }
 

@@ -40,13 +40,13 @@ def demo(index: str | None = INDEX) -> None:
     """
     from textpriv.guarantees.epsilon import choose_epsilon
     from textpriv.index.builtin import ENGLISH, open_index
-    from textpriv.mechanisms import default_mechanism
-    from textpriv.privatizer import Privatizer
+    from textpriv.settings import PrivatizerSettings
 
     with waiting("opening the index (the first time: some seconds)"):
         opened = open_index(index or ENGLISH)
         found = [choose_epsilon(opened, recovery=each) for each in RECOVERIES]
-        made = [Privatizer(default_mechanism(opened, each.epsilon)) for each in found]
+        amounts = ({"epsilon": each.epsilon} for each in found)
+        made = [PrivatizerSettings(options=each, run_key=None).build(opened) for each in amounts]
     for sample in SAMPLES.values():
         print(f"original         {sample}")
         for asked, privatizer in zip(RECOVERIES, made, strict=True):

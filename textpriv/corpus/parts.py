@@ -73,7 +73,7 @@ def _new_columns(reader: CorpusReader, batch: Batch, columns: set[str], records:
                 record = batch.positions[row] + 1 if len(batch) else 1
                 raise ColumnError(
                     f"{reader.name}, record {record}: the column {name!r} is new here and would be copied unprotected. "
-                    "List it in --keep or --drop, or let new columns pass with --on-new-column keep."
+                    "List it in --keep or --drop, or let all columns pass with --keep '*'; then begin again with --force."
                 )
             found.append(name)
     return found

@@ -241,7 +241,7 @@ def check_headers(plan: Plan) -> None:
         if first is not None and (new := names.symmetric_difference(first)):
             raise CorpusError(
                 f"{file.path} has other columns than {plan.files[0].path}: {', '.join(sorted(new)[:5])}. List them in "
-                "--keep or --drop, or let them pass with --on-new-column keep."
+                "--keep or --drop, or let all pass with --keep '*'."
             )
         first = names
     is_known = plan.format != "jsonl" and first is not None  # else the records name them

@@ -34,14 +34,12 @@ class ColumnRule:
     drop
         Patterns of the names that do not, also where ``keep`` has them. A pattern of either that matches no column is an
         error.
-    new
-        A column that first appears after the first 1,000 records ends the run (``"fail"``), unless ``keep`` or ``drop`` has
-        it; ``"keep"`` lets it pass.
+
+    A column that first appears after the first 1,000 records ends the run, unless ``keep`` or ``drop`` has it.
     """
 
     keep: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
-    new: str = "fail"
 
     def passes(self, name: str) -> bool:
         """Return whether a column of this name passes."""
@@ -49,7 +47,7 @@ class ColumnRule:
 
     def refuses_late(self, name: str) -> bool:
         """Return whether a column of this name ends the run when it first appears late."""
-        return self.new == "fail" and self.keep is None and not _matches(self.drop, name)
+        return self.keep is None and not _matches(self.drop, name)
 
     def check(self, names: Collection[str]) -> None:
         """Refuse a pattern that matches none of the names: a mistyped one of ``drop`` would release its column."""

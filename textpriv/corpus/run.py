@@ -308,7 +308,10 @@ class _Run:
             self._before, self._first = manifest, len(names)
             if len(names) == len(self._plan.files):
                 return State.DONE, made_by
-        job = self._job(folder.job or (made_by if self._before else {})) if self._repeats else {}
+        # Whether a run with these settings draws the same words again, so that it can be continued.
+        secrets = release.key, self._privatizer.ledger, self._privatizer.seed
+        repeats = secrets.count(None) < len(secrets) and not is_stream(self._plan.files[0].path)
+        job = self._job(folder.job or (made_by if self._before else {})) if repeats else {}
         state = State.EXTEND if self._before else State.NEW
         if _is_continued(folder, job, release):
             if (folder.path / "publishing").exists():
@@ -321,13 +324,6 @@ class _Run:
             changed = _changed(made_by, self._job(made_by)) if made_by and job else ""
             refuse_taken(self._name, changed and f", made otherwise ({changed})")
         return state, job
-
-    @property
-    def _repeats(self) -> bool:
-        """Whether a run with these settings draws the same words again, so that it can be continued."""
-        secrets = self._release.key, self._privatizer.ledger, self._privatizer.seed
-        has_secret = any(secret is not None for secret in secrets)
-        return has_secret and not is_stream(self._plan.files[0].path)
 
     def _job(self, like: Mapping[str, Any] | None, files: int | None = None) -> dict[str, str]:
         job = self._plan.first(files).job(self._privatizer, like or {}, self._known)

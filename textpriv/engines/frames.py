@@ -14,8 +14,9 @@ from textpriv.engines.batch import (
 )
 from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError, DocumentError
+from textpriv.mechanisms import protection
 from textpriv.randomness import Occurrences
-from textpriv.settings import PrivatizerSettings, protection
+from textpriv.settings import PrivatizerSettings
 
 if TYPE_CHECKING:
     from textpriv.statement import PrivacyStatement

@@ -149,7 +149,7 @@ class BestAttacker:
             single = NGrams.from_probabilities(model.size, model.symbols, model.weights[0])
             read = [self._read(mechanism, each, later=False) for each in (single, model)]
             return max(self._share(self.released(mechanism)), *read)
-        ((_, joint),) = OutputDistribution(mechanism, self.prior).likeliest([self._counted])
+        ((_, joint),) = OutputDistribution(mechanism).likeliest([self._counted])
         return float(joint.sum()), 0.0
 
     def in_context(self, mechanism: Mechanism) -> Rate:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
-from textpriv.vocabulary.vocabulary import Prior
+from textpriv.randomness import KeyedStreams
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -22,15 +22,22 @@ _CELLS = 1 << 23  # of the matrix held at a time
 _LISTED = 512  # outputs of a word, at most
 
 
+def word_distribution(mechanism: Mechanism, word: int, draws: int) -> NDArray[np.float64]:
+    """Return the output distribution of a word, shape (V,); without a closed form, from draws under a public key."""
+    if mechanism.has_log_prob:
+        return np.exp(mechanism.log_prob(word))
+    stream = KeyedStreams(seed=0).stream(word)
+    drawn = mechanism.sample(np.full(draws, word, dtype=np.int32), stream)
+    return np.bincount(drawn, minlength=len(mechanism.index)) / draws
+
+
 class OutputDistribution:
-    """The matrix ``P[w, y] = P_w(y)`` of a mechanism, with a public prior on the words that are written.
+    """The matrix ``P[w, y] = P_w(y)`` of a mechanism; words are written as often as :attr:`Index.word_frequency` says.
 
     Parameters
     ----------
     mechanism : Mechanism
         With a closed output distribution.
-    word_prior : str, array or mapping, optional
-        How often each word is written, as for :meth:`Vocabulary.prior_weights`. Default: :attr:`Index.word_frequency`.
 
     Raises
     ------
@@ -38,12 +45,10 @@ class OutputDistribution:
         If the mechanism has no closed output distribution.
     """
 
-    def __init__(self, mechanism: Mechanism, word_prior: Prior | None = None) -> None:
+    def __init__(self, mechanism: Mechanism) -> None:
         self.mechanism = mechanism
         self.index = mechanism.index
         self.prior = self.index.word_frequency
-        if word_prior is not None:
-            self.prior = self.index.vocabulary.prior_weights(word_prior)
         self._exponential = mechanism.exponential_decay()
         if self._exponential is None:
             mechanism.log_prob(0)

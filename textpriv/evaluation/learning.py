@@ -86,6 +86,8 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         y : array_like, shape (D,)
             Classes.
         """
+        if self.C is not None and not self.C > 0:
+            raise TextprivError(f"C must be above 0; got {self.C}.")
         given = needs("sklearn.utils").column_or_1d(y, warn=True)
         if needs("pandas").isna(given).any():
             raise TextprivError("some documents have no label (None or NaN). Leave them out.")

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.evaluation.distribution import OutputDistribution
+from textpriv.evaluation.distribution import OutputDistribution, word_distribution
 from textpriv.mechanisms.base import Mechanism
-from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary.builtin import LISTS, words_in
 
 _COMPARED = 50_000  # words of a vocabulary whose pairs are compared in about half a minute
@@ -70,20 +69,18 @@ def exposure(mechanism: Mechanism, *, guess: NDArray[np.int64] | None = None) ->
     vocabulary = mechanism.index.vocabulary
     if guess is None and mechanism.has_log_prob and can_compare(mechanism):
         ((guess, _),) = OutputDistribution(mechanism).likeliest()
+    most, draws = (None, 0) if mechanism.has_log_prob else (_DRAWN_WORDS, _DRAWS)
     rows = []
     for name, listed in LISTS.items():
-        words = words_in(vocabulary, listed)
-        if not mechanism.has_log_prob:
-            rows.append(_drawn(mechanism, name, len(listed), words[:_DRAWN_WORDS]))
-            continue
+        words = words_in(vocabulary, listed)[:most]
         ids = [vocabulary.id(word) for word in words]
-        chances = [np.exp(mechanism.log_prob(word)) for word in ids]
+        chances = [word_distribution(mechanism, word, _DRAWS) for word in ids]
         keep = np.array([row[word] for word, row in zip(ids, chances, strict=True)])
         guessed = None
         if guess is not None:
             pairs = zip(ids, chances, strict=True)
             guessed = np.array([row[guess == word].sum() for word, row in pairs])
-        rows.append(ListExposure(name, len(listed), tuple(words), keep, guessed, 0))
+        rows.append(ListExposure(name, len(listed), tuple(words), keep, guessed, draws))
     return rows
 
 
@@ -91,11 +88,3 @@ def can_compare(mechanism: Mechanism) -> bool:
     """Whether all pairs of words of a mechanism can be compared in about half a minute."""
     exponential = mechanism.exponential_decay() is not None
     return len(mechanism.index) <= (_COMPARED if exponential else _COMPARED_ROWS)
-
-
-def _drawn(mechanism: Mechanism, name: str, size: int, words: list[str]) -> ListExposure:
-    ids = np.array([mechanism.index.vocabulary.id(word) for word in words], dtype=np.int32)
-    stream = KeyedStreams(seed=0).stream(f"lists {name}")
-    outputs = mechanism.sample(np.repeat(ids, _DRAWS), stream).reshape(len(ids), _DRAWS)
-    keep = (outputs == ids[:, None]).mean(axis=1)
-    return ListExposure(name, size, tuple(words), keep, None, _DRAWS)

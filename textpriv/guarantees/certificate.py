@@ -258,10 +258,11 @@ def losses_by_draws(
 
 def count_draws(mechanism: Mechanism, word: int, draws: int, stream: Stream) -> NDArray[np.int64]:
     """Draw a word many times, each time as its own document if context is read, and count its outputs, shape (V,)."""
+    ids = np.full(draws, word, dtype=np.int32)
     if mechanism.reads_context:
-        outputs = mechanism.sample_alone(word, draws, stream)
+        outputs = mechanism.sample_documents(ids, np.arange(draws + 1), [stream] * draws)
     else:
-        outputs = mechanism.sample(np.full(draws, word, dtype=np.int32), stream)
+        outputs = mechanism.sample(ids, stream)
     if outputs.shape != (draws,) or outputs.min() < 0 or outputs.max() >= len(mechanism.index):
         raise MechanismError("The sampler must draw one word of the vocabulary for every token.")
     return np.bincount(outputs, minlength=len(mechanism.index))

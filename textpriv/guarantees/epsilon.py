@@ -224,7 +224,7 @@ def _by_recovery(
     if len(index) >= _LARGE:
         time = "about a minute" if context is None else "some minutes"
         told = f"The search for this epsilon takes {time}. It is kept in {cache_folder()} for later runs."
-        warnings.warn(told, stacklevel=3)
+        warnings.warn(told, stacklevel=2)
     start = 4 / (index.reference_distance or 4.0)
 
     def made(epsilon: float) -> Mechanism:
@@ -265,7 +265,7 @@ def _find_record(file: Path, bound: Any) -> dict[str, Any] | None:
         entry = json.loads(file.read_bytes())
         if entry["binding"] == bound:
             return dict(entry["content"])
-    warnings.warn(f"{file} is damaged and is computed again.", stacklevel=4)
+    warnings.warn(f"{file} is damaged and is computed again.", stacklevel=2)
     return None
 
 

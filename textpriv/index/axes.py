@@ -92,8 +92,9 @@ class Axes:
 
     def added_to(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return the statement of words drawn under a metric with these axes."""
+        exposed = f"the label of a text ({', '.join(self.labels)}): each word tells more of it than in the plain space"
         return statement.extended(
-            assumptions=[self._assumption], not_protected=[self._exposed], notes=[self.note]
+            assumptions=[self._assumption], not_protected=[exposed], notes=[self.note]
         )
 
     @property
@@ -105,11 +106,6 @@ class Axes:
             "the axes alone were not fixed before private texts were seen: these reach the metric only by noisy sums, with "
             f"epsilon {at_most(self.epsilon, 3)} and delta {at_most(self.delta, 3)} for {self.unit} more or less"
         )
-
-    @property
-    def _exposed(self) -> str:
-        """What the axes show on purpose."""
-        return f"the label of a text ({', '.join(self.labels)}): each word tells more of it than in the plain space"
 
     @property
     def note(self) -> str:

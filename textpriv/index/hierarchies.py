@@ -18,7 +18,6 @@ from textpriv.index.grid import Grid
 from textpriv.index.spaces import MANHATTAN
 
 LEVELS = 64  # heights that a tree may have
-METHODS = ("ward", "average", "complete", "single")
 
 _WHOLE = 8192  # words whose distances are all compared: 270 MB
 _GROUP = 2048  # words that k-means puts into a group, on average
@@ -34,13 +33,11 @@ _Levels: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.float64], list[str]]
 
 
 def clustered(grid: Grid, method: str, progress: Callable[[int, int], None]) -> _Laid:
-    """Cluster the points of a grid by one of :data:`METHODS`.
+    """Cluster the points of a grid by one of SciPy's methods, such as "ward".
 
     More than 8,192 words are first split by k-means into groups of about 2,048; the method then joins the words of each
     group, and last the centres of the groups.
     """
-    if method not in METHODS:
-        raise TextprivError(f"There is no method {method!r}. Use one of {', '.join(METHODS)}.")
     points = grid.points.astype(np.float64)
     kind = "cityblock" if grid.space == MANHATTAN else "euclidean"
     done = 0

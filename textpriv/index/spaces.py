@@ -43,7 +43,9 @@ def transformed(
         rows = _unit_rows(rows)
     if space == RECOMMENDED:
         size = projection or min(_DIMENSIONS, rows.shape[1])
-        rows = _scaled(_projected(rows, size))
+        rows = _projected(rows, size)
+        # To a root mean square length of one.
+        rows = rows / (math.sqrt(float(np.square(rows).sum(axis=1).mean())) or 1.0)
         if axes is not None:
             rows = np.hstack([rows, axes.values])
         return _function_words_apart(rows, vocabulary.is_content)
@@ -72,11 +74,6 @@ def _projected(rows: NDArray[np.float64], dimensions: int) -> NDArray[np.float64
     # One of the two signs, and few digits: the last ones differ between processors.
     leading = leading * np.sign(leading[np.abs(leading).argmax(axis=0), np.arange(dimensions)])
     return np.asarray(centred @ (np.rint(leading / _DIRECTIONS) * _DIRECTIONS))
-
-
-def _scaled(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale rows to a root mean square length of one."""
-    return rows / (math.sqrt(float(np.square(rows).sum(axis=1).mean())) or 1.0)
 
 
 def _function_words_apart(

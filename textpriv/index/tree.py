@@ -101,11 +101,6 @@ class Tree(Index):
         self.places = read_only(places)
         self.neighbour_ids = self.neighbour_steps = np.empty((size, 0), np.int32)
 
-    @property
-    def points(self) -> NDArray[Any]:
-        """A tree has no points: always an error."""
-        raise AttributeError("a Tree has no points. Use distance() and distances_of().")
-
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over words, function words, order and heights."""
@@ -206,7 +201,6 @@ class Tree(Index):
     def build(  # type: ignore[override]
         cls,
         vocabulary: Vocabulary,
-        method: str | None = None,
         *,
         groups: Mapping[str, int] | None = None,
         space: str = "unit",
@@ -218,17 +212,15 @@ class Tree(Index):
         Parameters
         ----------
         vocabulary : Vocabulary
-        method : {"ward", "average", "complete", "single"}
-            How clusters are joined. Default: "ward" with groups, else "average". Ward's heights grow with the number of
-            words; without groups an attacker recovers the commonest word of most small clusters. Above 8,192 words
-            k-means first makes groups of about 2,048 words.
         groups : mapping from str to int, optional
             Names of levels and how many groups each has at most; the level of all words together is added under the name
-            "any". Heights are then 1, 2, ...; without groups, up to 64 distances at which clusters were joined.
+            "any". Heights are then 1, 2, ...; without groups, up to 64 distances at which clusters were joined. Clusters
+            are joined by Ward's method, without groups by their mean distance. Above 8,192 words k-means first makes groups
+            of about 2,048 words.
         space, projection, progress
             As of :meth:`Index.build`.
         """
-        method = method or ("average" if groups is None else "ward")
+        method = "average" if groups is None else "ward"
         grid, _ = Grid.of(vocabulary, space, projection, fine=True)
         with progress_bar("clustering", progress) as report:
             order, gaps = clustered(grid, method, report)

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import catalogue
 
 from textpriv.errors import MechanismError
-
-if TYPE_CHECKING:
-    from textpriv.mechanisms.base import Mechanism
 
 registry = catalogue.create("textpriv", "mechanisms", entry_points=True)
 
@@ -60,7 +57,11 @@ def default_name(index: Any) -> str:
     return "tree" if getattr(index, "space", None) == "tree" else "tem"
 
 
-def default_mechanism(index: Any, epsilon: float) -> Mechanism:
-    """Make the mechanism of an index where none is named."""
-    made: Mechanism = find_mechanism(default_name(index))(epsilon=epsilon)(index)
-    return made
+def protection(form: str, **given: Any) -> dict[str, Any]:
+    """Return the one amount of protection that is given; refuse none and several."""
+    amounts = {name: value for name, value in given.items() if value is not None}
+    if not amounts:
+        raise MechanismError(f"{form}: {NO_DEFAULT}")
+    if len(amounts) > 1:
+        raise MechanismError(f"{form} takes exactly one of {', '.join(given)}, not both.")
+    return amounts

@@ -95,10 +95,6 @@ class Mechanism(ABC):
         """Return keyword arguments that rebuild this mechanism on the same index."""
         return dict(self._settings)
 
-    def at_epsilon(self, epsilon: float) -> Mechanism:
-        """Return the same mechanism at another epsilon."""
-        return type(self)(self.index, **{**self.settings(), "epsilon": epsilon})
-
     @abstractmethod
     def sample_documents(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
@@ -150,10 +146,11 @@ class Mechanism(ABC):
             np.ascontiguousarray(given, dtype=np.int32), offsets, [as_stream(rng)]
         )
 
-    def sample_alone(self, word: int, draws: int, stream: RandomWords) -> NDArray[np.int32]:
-        """Draw a word many times, each time as a document of its own; the documents read on from one stream."""
-        ids = np.full(draws, word, dtype=np.int32)
-        return self.sample_documents(ids, np.arange(draws + 1), [stream] * draws)
+    # What evaluations and guarantees ask; the defaults hold for every mechanism. Closed forms only save time.
+
+    def at_epsilon(self, epsilon: float) -> Mechanism:
+        """Return the same mechanism at another epsilon."""
+        return type(self)(self.index, **{**self.settings(), "epsilon": epsilon})
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Return the natural logarithm of the output distribution of a word, shape (V,)."""

@@ -8,9 +8,8 @@ published) and t = epsilon / 2.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from textpriv.mechanisms.measure import BaseMeasure, draw_in_rounds
 from textpriv.mechanisms.near import SLACK, Decay, NearTables, attempts
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
-from textpriv.vocabulary.priors import DEFAULT_PRIOR
+from textpriv.vocabulary.priors import DEFAULT_PRIOR, Prior
 
 # "No truncation" means a truncation at this many nats: every probability then keeps a known relative precision.
 LARGEST_EXPONENT = 30.0
@@ -75,11 +74,7 @@ class TEM(Mechanism):
         self,
         index: Index,
         epsilon: float,
-        prior: str
-        | PathLike[str]
-        | Mapping[str, float]
-        | NDArray[Any]
-        | BaseMeasure = DEFAULT_PRIOR,
+        prior: Prior | BaseMeasure = DEFAULT_PRIOR,
         gamma: float | None = None,
         beta: float = 1e-3,
     ) -> None:

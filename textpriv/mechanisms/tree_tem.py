@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +40,7 @@ from textpriv.mechanisms.pairs import ROUNDING
 from textpriv.mechanisms.tem import LARGEST_EXPONENT
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement, at_most, odds_in_words
+from textpriv.vocabulary.priors import Prior
 
 _SHOWN = 5  # heights in a caveat that are named
 _HEIGHT_BITS = 2.0**30  # chosen odds become heights of so many parts of a nat, rounded down
@@ -215,7 +215,7 @@ class TreeTEM(Mechanism):
         epsilon: float | None = None,
         *,
         levels: Mapping[str, float] | None = None,
-        prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "full",
+        prior: Prior = "full",
     ) -> None:
         if (epsilon is None) == (levels is None):
             raise MechanismError(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import spacy
 
 from textpriv.errors import MechanismError
-from textpriv.mechanisms import NO_DEFAULT, find_mechanism
+from textpriv.mechanisms import find_mechanism, protection
 from textpriv.mechanisms import registry as mechanism_registry
 from textpriv.run_key import read_run_key
 
@@ -72,16 +72,9 @@ class PipelineOptions:
 
     def __post_init__(self) -> None:
         made = self.mechanism if callable(self.mechanism) else None
-        if (self.epsilon, self.recovery, made).count(None) != 2:
-            raise MechanismError(
-                'textpriv needs exactly one of "recovery", "epsilon" and a "mechanism" with its epsilon in its config: '
-                f'{NO_DEFAULT} A mechanism is given such as {{"@textpriv_mechanisms": "textpriv.Madlib.v1", '
-                '"epsilon": 60.0}, or by its name beside a recovery.'
-            )
-        for name, value, most in (
-            ("recovery", self.recovery, 1),
-            ("epsilon", self.epsilon, math.inf),
-        ):
+        amounts = {"recovery": self.recovery, "epsilon": self.epsilon}
+        protection("The config of textpriv", **amounts, mechanism=made)
+        for (name, value), most in zip(amounts.items(), (1, math.inf), strict=True):
             if value is not None and not (isinstance(value, Real) and 0 < value < most):
                 raise MechanismError(f"{name} is a number above 0 and below {most}; got {value!r}.")
         if isinstance(self.mechanism, str):

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, text_of
+from textpriv.evaluation.distribution import word_distribution
 from textpriv.evaluation.recovery import WordRecovery, word_recovery
 from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
@@ -183,7 +183,7 @@ def _looked_up(mechanism: Mechanism) -> dict[str, Any]:
     words = mechanism.index.vocabulary.words
     entries, shown = [], dict[str, int]()
     for number, word in enumerate(words[: _WORDS if mechanism.has_log_prob else _ESTIMATED]):
-        chances = _distribution(mechanism, number)
+        chances = word_distribution(mechanism, number, _DRAWS)
         top = np.argsort(-chances, kind="stable")[:_OUTPUTS]
         apart = mechanism.index.distances_of(np.array([number]))[0]
         outputs = [
@@ -193,15 +193,6 @@ def _looked_up(mechanism: Mechanism) -> dict[str, Any]:
         ]
         entries.append({"word": word, "keep": _short(chances[number]), "outputs": outputs})
     return {"vocabulary": [*shown], "words": entries, "exact": mechanism.has_log_prob}
-
-
-def _distribution(mechanism: Mechanism, word: int) -> NDArray[np.float64]:
-    """The output distribution of a word; from draws under a fixed public key where it has no closed form."""
-    if mechanism.has_log_prob:
-        return np.exp(mechanism.log_prob(word))
-    stream = KeyedStreams(seed=0).stream(f"report {word}")
-    drawn = mechanism.sample(np.full(_DRAWS, word, dtype=np.int32), stream)
-    return np.bincount(drawn, minlength=len(mechanism.index)) / _DRAWS
 
 
 def _kept_words(mechanism: Mechanism) -> list[str] | None:

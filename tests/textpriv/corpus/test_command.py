@@ -390,7 +390,7 @@ def test_nulls_and_new_columns_are_options(run, tmp_path):
     rows = ['{"text":"bana"}\n'] * 1000 + ['{"text":"bana","email":"x"}\n']
     (tmp_path / "late.jsonl").write_text("".join(rows))
     assert run("c.jsonl", given=tmp_path / "late.jsonl").exit_code == 1
-    more = ("--on-new-column", "keep")
+    more = ("--keep", "*")
     assert run("d.jsonl", *more, given=tmp_path / "late.jsonl").exit_code == 0
 
 

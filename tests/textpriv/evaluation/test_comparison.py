@@ -124,6 +124,11 @@ def test_the_channel_classifier_names_missing_labels(index, labels):
         ChannelClassifier(TEM(index, 4.0)).fit(["w1", "w2"], labels)
 
 
+def test_the_channel_classifier_refuses_a_negative_c(index):
+    with pytest.raises(TextprivError, match="above 0"):
+        ChannelClassifier(TEM(index, 4.0), C=-1.0).fit(["w1", "w2"], [0, 1])
+
+
 @pytest.mark.parametrize("most", [SIZE, 10])
 def test_originals_follow_from_bayes_rule(index, most, monkeypatch):
     law, outputs = (

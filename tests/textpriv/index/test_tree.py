@@ -102,11 +102,10 @@ def test_what_is_no_tree_is_refused(order, gaps, heights):
 # Found in vectors
 
 
-@pytest.mark.parametrize("method", hierarchies.METHODS)
-def test_clustering_is_that_of_scipy_rounded_down(method):
+def test_clustering_is_that_of_scipy_rounded_down():
     vectors = 2 * np.rint(150 * points(300))  # which are grid points as they are
-    tree = Tree.build(vocabulary(vectors), method, space="euclidean")
-    wanted = cophenet(linkage(pdist(vectors), method))
+    tree = Tree.build(vocabulary(vectors), space="euclidean")
+    wanted = cophenet(linkage(pdist(vectors), "average"))
     found = squareform(tree.distances_of(np.arange(300)))
     assert len(tree.heights) <= 64
     assert (found <= wanted * (1 + 1e-12)).all()
@@ -165,7 +164,6 @@ def test_equal_heights_become_one_level():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"method": "best"}, "no method"),
         ({"groups": {"kind": 0}}, "whole number"),
         ({"groups": {"kind": 3, "sort": 3}}, "different numbers"),
     ],
@@ -285,8 +283,3 @@ def test_damaged_tree_with_right_checksums_is_refused(name, sound, tmp_path):
     with pytest.raises(IndexFolderError, match="build the index again") as error:
         Index.load(folder)
     assert "\n" not in str(error.value)
-
-
-def test_a_tree_without_points_says_so():
-    with pytest.raises(AttributeError, match="a Tree has no points"):
-        _ = trees.random_tree(5, 2, 0).points

@@ -20,6 +20,7 @@ from textpriv.evaluation.recovery import word_recovery
 from textpriv.evaluation.sensitive import exposure
 from textpriv.guarantees.epsilon import keep_share
 from textpriv.index import Index
+from textpriv.mechanisms.base import Mechanism
 from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.mechanisms.surrogates import Mask
 from textpriv.spans.policy import SpanPolicy
@@ -221,6 +222,36 @@ def test_a_mechanism_without_a_closed_form_is_drawn_and_says_so(index):
     assert data_of(pages[0]) == data_of(pages[1])
     for entry in data_of(pages[0])["words"]:
         assert sum(chance for _, chance, _ in entry["outputs"]) <= 1 + 1e-9
+
+
+class Other(Mechanism):
+    """A mechanism of another package with the exponential form."""
+
+    name = "Other"
+
+    def __init__(self, index, epsilon):
+        super().__init__(index, epsilon)
+        self._own = textpriv.TEM(index, epsilon)
+        self.log_prob, self.sample_documents = self._own.log_prob, self._own.sample_documents
+
+    def exponential_decay(self):
+        return self._own.exponential_decay()
+
+    def log_prob(self, word):
+        raise NotImplementedError
+
+    def sample_documents(self, ids, offsets, streams):
+        raise NotImplementedError
+
+    @property
+    def statement(self):
+        return self._own.statement
+
+
+def test_a_mechanism_of_others_has_the_chart_of_tem(index, source):
+    page = report_page(textpriv.Privatizer(Other(index, 2.0)))
+    charts = [re.search(r'<svg class="chart".*?</svg>', each, re.S)[0] for each in (page, source)]
+    assert charts[0] == charts[1]
 
 
 def test_kinds_of_spans_are_shown_with_how_they_are_replaced(mechanism):
