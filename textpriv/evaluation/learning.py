@@ -5,6 +5,7 @@ The output distributions of a mechanism are public, so learning with them is pos
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from scipy.special import log_softmax, softmax
 from textpriv.errors import TextprivError, needs
 from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.language.ngrams import token_ids
-from textpriv.mechanisms.base import Mechanism
+from textpriv.mechanisms.base import Mechanism, checksum
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -102,8 +103,9 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
             raise TextprivError(
                 "sample_weight must have one number of 0 or more for each document."
             )
-        distribution = OutputDistribution(self.mechanism.average())
-        originals = _Originals(distribution, counts.T @ shares)
+        if len(self.classes_) < 2:
+            raise TextprivError("expected at least 2 classes in y, found one.")
+        originals = _Originals(_shared(self.mechanism.average()), counts.T @ shares)
         self.words_ = originals.words
         learner = _Learner(originals, counts, labels, shares, len(self.classes_))
         self.C_, start = (self.C, None) if self.C else learner.chosen()
@@ -143,6 +145,19 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         # The mask of a typed span, such as [PERSON], is no drawn word.
         masked = (_MASK.sub(" ", text) for text in texts)
         return count_matrix(*token_ids(masked, index.vocabulary), len(index))
+
+
+_last: dict[Any, OutputDistribution] = {}  # that of the last fit
+
+
+def _shared(mechanism: Mechanism) -> OutputDistribution:
+    """Return the output distribution of a mechanism, the same one for equal mechanisms: to list it takes most of a fit."""
+    binding = json.dumps([mechanism.binding(), checksum(mechanism.index.word_frequency)])
+    key = type(mechanism), binding
+    if key not in _last:
+        _last.clear()  # each has some 100 MB
+        _last[key] = OutputDistribution(mechanism)
+    return _last[key]
 
 
 @dataclass(frozen=True)
@@ -207,7 +222,7 @@ class _Originals:
 
     def __init__(self, distribution: OutputDistribution, outputs: NDArray[np.float64]) -> None:
         # The likeliest outputs of each word, and a matrix of rank one for all others.
-        listed, others = distribution.sparse_rows()
+        listed, others = distribution.sparse_rows
         left = np.maximum(1.0 - np.asarray(listed.sum(axis=1)).ravel(), 0.0)
         others = (others + 1e-9) / (others + 1e-9).sum()
         columns = listed.T.tocsr()
