@@ -22,13 +22,13 @@ FOLDERS = {  # about so many lines of each folder of textpriv
     "tokenization": 700,
     "spans": 2_510,
     "pipeline": 1_060,
-    "corpus": 3_080,
+    "corpus": 3_100,
     "engines": 1_200,
     "ledger": 700,
     "guarantees": 1_690,
     "evaluation": 1_910,
     "web": 1_200,
-    "cli": 1_920,
+    "cli": 1_930,
 }
 CENTRAL = ("settings", "privatizer", "statement", "randomness", "run_key", "errors")
 
@@ -151,7 +151,7 @@ def rows() -> list[Row]:
     docs = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "mechanisms.md"]
     own = [ROOT / "textpriv" / f"{name}.py" for name in CENTRAL]
     return [
-        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_125),
+        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_170),
         *(Row(f"  {name}/", lines_of(f"textpriv/{name}"), most) for name, most in FOLDERS.items()),
         Row("textpriv/synthesis, lines", lines_of("textpriv/synthesis"), 1_800),
         Row("  settings.py to errors.py", sum(map(lines_of_file, own)), 1_540),

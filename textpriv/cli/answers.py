@@ -22,7 +22,7 @@ from textpriv.cli.options import (
     option,
     public_texts,
 )
-from textpriv.errors import TextprivError
+from textpriv.errors import OutOfReachError, TextprivError
 
 if TYPE_CHECKING:
     from textpriv.guarantees.epsilon import MechanismRanking
@@ -86,6 +86,11 @@ def choose(*, wanted: Wanted, as_json: bool = JSON) -> None:
             mechanisms=wanted.mechanism or (),
         )
     _print_comparison(found, as_json, wanted.context is not None, wanted.of)
+    reached = {each.mechanism for each in found.candidates}
+    if missed := [name for name in wanted.mechanism or () if name not in reached]:
+        raise OutOfReachError(
+            f"{', '.join(missed)} cannot be set to this recovery, as said above. Choose another one."
+        )
 
 
 def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:

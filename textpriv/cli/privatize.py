@@ -368,9 +368,10 @@ def decode(
         print_json({**told, "statement": statement.to_dict()})
         return
     say(
-        f"{target}: {documents:,} decoded documents. Of {recovery.words:,} words {origin}, {recovery.kept:.1%} stay "
-        f"as they are, and decoding recovers {recovery.restored:.1%} (content words: {recovery.content_restored:.1%})."
+        f"{target}: {documents:,} decoded documents. Decoding recovers {recovery.content_restored:.1%} of content words. "
+        f"Of all {recovery.words:,} words {origin}, function words too, {recovery.kept:.1%} stay as they are, and decoding "
+        f"recovers {recovery.restored:.1%}."
     )
-    if recovery.restored > _MOST:
-        warn("with these settings decoding recovers most of the original")
+    if recovery.content_restored > _MOST:
+        warn("with these settings decoding recovers most content words")
     say(f"\n{statement}")

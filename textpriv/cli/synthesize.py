@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from textpriv.synthesis.synthesizer import TextSynthesizer
 
 _TEXT, _LABEL = "text", "label"
+_FEW = 1_000  # records of a class at epsilon 1, by the noisy count, below which texts are poor
 
 
 class MeasureOptions(OptionGroup):
@@ -153,10 +154,14 @@ def synthesize(
             source or [], output, measuring, drawing, force=force, as_json=as_json
         )
     told |= {"statement": synthesizer.statement_.to_dict(), "seed": drawing.seed}
+    noisy = synthesizer.noisy_
     if as_json:
         print_json(told)
     else:
-        say(f"{target}: {told['records']:,} new records\n\n{synthesizer.statement_}")
+        kind = " without labels" * (noisy.classes == ("",))
+        say(f"{target}: {told['records']:,} new records{kind}\n\n{synthesizer.statement_}")
+    if noisy.rows.reshape(len(noisy.classes), -1).sum(axis=1).min() * noisy.epsilon < _FEW:
+        warn("a class needs some thousands of records at epsilon 1, and one has far fewer")
     if skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in skipped.items())
         warn(f"left out: {reasons}")
@@ -198,6 +203,8 @@ def _measured_and_written(
         measuring.author,
         **{name: getattr(measuring, name) for name in ("format", "encoding", "on_error")},
     )
+    if classes == ("",) and plan.format != "text":
+        warn("no --label-column is given: the new records will have no labels")
     records = PrivateRecords(
         plan, classes, shown_progress(as_json), measuring.engine, measuring.address
     )

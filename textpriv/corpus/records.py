@@ -180,14 +180,14 @@ class CorpusReader:
         """Return some of the records of a batch."""
         return [rows[place] for place in places]
 
-    def without(self, batch: Batch, refused: Collection[int]) -> Batch:
-        """Return a batch without the records that a ledger refuses, which are bad ones now."""
+    def without(self, batch: Batch, refused: Collection[int], reason: str = "limit") -> Batch:
+        """Return a batch without records, such as those that a ledger refuses, which are bad ones now."""
         bad = [*batch.bad]
         for place in refused:
             row = self.chosen(batch.rows, [place])
             row = row[0] if isinstance(row, list) else row
             raw = self.spelled(row) if self.release.on_error == "quarantine" else None
-            bad.append(BadRecord(batch.positions[place], 0, "limit", raw))
+            bad.append(BadRecord(batch.positions[place], 0, reason, raw))
         kept = [place for place in range(len(batch)) if place not in refused]
         return replace(
             batch,

@@ -106,19 +106,23 @@ class PrivateRecords:
         known = {str(label): label for label in self.classes}
         reader = self.plan.reader(number)
         for batch in reader:
+            batch = self._labelled(reader, batch, known)
             self.skipped.update(bad.reason for bad in batch.bad)
-            yield self._labelled(reader, batch, known), batch
+            yield batch.given, batch
 
     @staticmethod
-    def _labelled(reader: CorpusReader, batch: Batch, known: Mapping[str, Label]) -> TableRows:
-        """Return the records of a batch with declared labels."""
+    def _labelled(reader: CorpusReader, batch: Batch, known: Mapping[str, Label]) -> Batch:
+        """Return a batch with declared labels; a record with another is a bad one."""
         if batch.given.names is None:
-            return batch.given
+            return batch
         found = [known.get(str(name)) for name in batch.given.names]
-        if None in found:
-            record = batch.positions[found.index(None)] + 1
-            raise CorpusError(f"{reader.name}, record {record}: {_UNKNOWN_LABEL}")
-        return batch.given._replace(names=found)
+        if strange := [place for place, label in enumerate(found) if label is None]:
+            if reader.release.on_error == "fail":
+                record = batch.positions[strange[0]] + 1
+                raise CorpusError(f"{reader.name}, record {record}: {_UNKNOWN_LABEL}")
+            batch = reader.without(batch, strange, "undeclared_label")
+        names = [label for label in found if label is not None]
+        return replace(batch, given=batch.given._replace(names=names))
 
     def measure(self, measurement: Measurement, index: str, workers: int) -> NoisySums:
         """Sum the records, and return the sums with noise. Nothing is measured where a record is refused."""

@@ -7,6 +7,7 @@ certificates do not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,6 +94,7 @@ class OutputDistribution:
         for start in range(0, count, step):
             yield slice(start, min(start + step, count))
 
+    @cached_property
     def sparse_rows(self) -> tuple[csr_matrix, NDArray[np.float64]]:
         """The likeliest outputs of every word, shape (V, V), and how often each word comes out beside them, shape (V,)."""
         # A command with a recorded epsilon needs no matrix, and should not wait for the import.

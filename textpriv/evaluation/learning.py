@@ -5,6 +5,7 @@ The output distributions of a mechanism are public, so learning with them is pos
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from scipy.special import log_softmax, softmax
 from textpriv.errors import TextprivError, needs
 from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.language.ngrams import token_ids
-from textpriv.mechanisms.base import Mechanism
+from textpriv.mechanisms.base import Mechanism, checksum
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -77,7 +78,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         self.mechanism = mechanism
         self.C = C
 
-    def fit(self, documents: Any, y: Any) -> ChannelClassifier:
+    def fit(self, documents: Any, y: Any, sample_weight: Any = None) -> ChannelClassifier:
         """Learn from private documents.
 
         Parameters
@@ -85,6 +86,8 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         documents : sequence of str, or sparse matrix of counts, shape (D, V)
         y : array_like, shape (D,)
             Classes.
+        sample_weight : array_like, shape (D,), optional
+            How much each document counts for the weights of words. Default: all alike.
         """
         if self.C is not None and not self.C > 0:
             raise TextprivError(f"C must be above 0; got {self.C}.")
@@ -95,10 +98,16 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(given, return_inverse=True)
         if len(labels) != counts.shape[0]:
             raise TextprivError(f"got {counts.shape[0]} documents and {len(labels)} labels.")
-        distribution = OutputDistribution(self.mechanism.average())
-        originals = _Originals(distribution, counts.T @ np.ones(len(labels)))
+        shares = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, float)
+        if shares.shape != labels.shape or not (shares >= 0).all():
+            raise TextprivError(
+                "sample_weight must have one number of 0 or more for each document."
+            )
+        if len(self.classes_) < 2:
+            raise TextprivError("expected at least 2 classes in y, found one.")
+        originals = _Originals(_shared(self.mechanism.average()), counts.T @ shares)
         self.words_ = originals.words
-        learner = _Learner(originals, counts, labels, len(self.classes_))
+        learner = _Learner(originals, counts, labels, shares, len(self.classes_))
         self.C_, start = (self.C, None) if self.C else learner.chosen()
         weights = learner.weights(self.C_, start)
         self.coef_, self.intercept_ = weights[:-1] * originals.scale, weights[-1]
@@ -138,13 +147,27 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         return count_matrix(*token_ids(masked, index.vocabulary), len(index))
 
 
+_last: dict[Any, OutputDistribution] = {}  # that of the last fit
+
+
+def _shared(mechanism: Mechanism) -> OutputDistribution:
+    """Return the output distribution of a mechanism, the same one for equal mechanisms: to list it takes most of a fit."""
+    binding = json.dumps([mechanism.binding(), checksum(mechanism.index.word_frequency)])
+    key = type(mechanism), binding
+    if key not in _last:
+        _last.clear()  # each has some 100 MB
+        _last[key] = OutputDistribution(mechanism)
+    return _last[key]
+
+
 @dataclass(frozen=True)
 class _Learner:
-    """Documents to learn from, with counts of words in shape (D, V) and classes in shape (D,)."""
+    """Documents to learn from, with counts of words in shape (D, V), and classes and weights in shape (D,)."""
 
     originals: _Originals
     counts: csr_matrix
     labels: NDArray[np.int64]
+    shares: NDArray[np.float64]
     classes: int
 
     def chosen(self) -> tuple[float, NDArray[np.float64]]:
@@ -155,11 +178,14 @@ class _Learner:
         for cost in _TRIED:
             weights = own.weights(cost, weights)
             right = self._of(held).scores(weights).argmax(axis=1) == self.labels[held]
-            best = max(best, (float(right.sum()), cost, weights), key=lambda each: each[0])
+            share = float(self.shares[held] @ right)
+            best = max(best, (share, cost, weights), key=lambda each: each[0])
         return best[1:]
 
     def _of(self, rows: NDArray[np.bool_]) -> _Learner:
-        return replace(self, counts=self.counts[rows], labels=self.labels[rows])
+        return replace(
+            self, counts=self.counts[rows], labels=self.labels[rows], shares=self.shares[rows]
+        )
 
     def scores(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores of the classes, shape (D, classes)."""
@@ -175,10 +201,10 @@ class _Learner:
             logs = log_softmax(self.scores(weights), axis=1)
             slopes = np.exp(logs)
             slopes[rows, self.labels] -= 1.0
-            slopes *= cost
+            slopes *= cost * self.shares[:, None]
             of_words = self.originals.rmatmat(turned @ slopes) + weights[:-1]
             penalty = float((weights[:-1] ** 2).sum()) / 2
-            missed = float(logs[rows, self.labels].sum())
+            missed = float(self.shares @ logs[rows, self.labels])
             return penalty - cost * missed, np.vstack([of_words, slopes.sum(axis=0)]).ravel()
 
         begin = np.zeros(shape) if start is None else start
@@ -196,7 +222,7 @@ class _Originals:
 
     def __init__(self, distribution: OutputDistribution, outputs: NDArray[np.float64]) -> None:
         # The likeliest outputs of each word, and a matrix of rank one for all others.
-        listed, others = distribution.sparse_rows()
+        listed, others = distribution.sparse_rows
         left = np.maximum(1.0 - np.asarray(listed.sum(axis=1)).ravel(), 0.0)
         others = (others + 1e-9) / (others + 1e-9).sum()
         columns = listed.T.tocsr()

@@ -279,7 +279,8 @@ class TextSynthesizer:
         return {name: value for name, value in vars(self).items() if name[:1] != "_"}
 
     def __repr__(self) -> str:
-        return f"TextSynthesizer(epsilon={self.epsilon!r}, delta={self.delta!r})"
+        classes = "" if self.classes is None else f", classes={self.classes!r}"
+        return f"TextSynthesizer(epsilon={self.epsilon!r}, delta={self.delta!r}{classes})"
 
 
 class _Given:

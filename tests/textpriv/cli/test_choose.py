@@ -11,6 +11,7 @@ import pytest
 
 import textpriv
 from textpriv.index import Index
+from textpriv.mechanisms import registry
 
 from .conftest import WORDS
 
@@ -34,6 +35,21 @@ def test_a_recovery_compares_the_mechanisms_of_the_library(run, folder):
     given = json.loads(choose(run, folder, "--recovery", 0.3, "--of", "all", "--json"))
     found = textpriv.choose({str(folder): Index.load(folder)}, recovery=0.3, of="all")
     assert given["candidates"] == list(found.to_dict()["candidates"])
+
+
+def test_a_named_mechanism_out_of_reach_ends_with_1(run, folder):
+    import catalogue
+
+    plain = registry.get("textpriv.TEM.v1")
+    registry.register("mine.Still.v1", func=lambda epsilon: plain(epsilon=min(epsilon, 1e-3)))
+    try:
+        asked = ("--mechanism", "mine.Still.v1", "--recovery", 0.3)
+        result = run("choose", "--index", folder, *asked)
+    finally:
+        del catalogue.REGISTRY[(*registry.namespace, "mine.Still.v1")]
+    assert result.exit_code == 1
+    assert "error: mine.Still.v1 cannot be set to this recovery" in result.stderr
+    assert "Recommended" in result.stdout  # of those that can
 
 
 def test_an_epsilon_for_a_share_that_stays_is_the_librarys(run, folder):

@@ -7,6 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from textpriv.evaluation import decoding
+from textpriv.evaluation.decoding import Recovery
+
 from .conftest import WORDS
 
 TEXT = f"{WORDS[0]} {WORDS[1]} {WORDS[2]}, {WORDS[3]}!"
@@ -14,7 +17,7 @@ TEXT = f"{WORDS[0]} {WORDS[1]} {WORDS[2]}, {WORDS[3]}!"
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory):
-    rows = np.random.default_rng(1).integers(0, 20, (30, 30))
+    rows = np.random.default_rng(1).integers(0, 40, (30, 30))
     path = tmp_path_factory.mktemp("decode") / "public.txt"
     path.write_text("\n".join(" ".join(WORDS[i] for i in row) for row in rows) + "\n")
     words = "\n".join(f"-1.3 {word}" for word in WORDS)
@@ -47,7 +50,16 @@ def test_files_keep_their_form_and_texts_are_marked(decode, tmp_path, name, befo
     done = decode(name, f"out-{name}")
     assert done.exit_code == 0, done.stderr
     assert (tmp_path / f"out-{name}").read_text() == after.format(TEXT)
-    assert "decoding recovers most of the original" in done.stderr
+    assert "decoding recovers most content words" in done.stderr
+
+
+def test_function_words_that_come_back_warn_of_nothing(decode, tmp_path, monkeypatch):
+    measured = Recovery(900, 0.66, 0.72, 0.23)
+    monkeypatch.setattr(decoding, "expected_recovery", lambda *_: measured)
+    (tmp_path / "a.txt").write_text(f"{TEXT}\n")
+    said = decode("a.txt", "b.txt").stderr
+    assert "recovers 23.0% of content words" in said
+    assert "recovers most" not in said
 
 
 def test_the_statement_names_the_columns_that_are_copied(decode, tmp_path):

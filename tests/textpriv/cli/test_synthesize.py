@@ -337,10 +337,27 @@ def test_an_output_is_never_written_over_the_input(synthesize, reviews):
 
 
 def test_a_record_that_is_skipped_does_not_end_the_run(synthesize, tmp_path):
-    path = write(tmp_path / "in.jsonl", [*records(), {"label": "neg"}])
+    strange = [{"text": "a", "label": "Quiverneth"}] * 2
+    path = write(tmp_path / "in.jsonl", [*records(), {"label": "neg"}, *strange])
     done = synthesize(path, tmp_path / "out.jsonl", "--on-error", "skip")
     assert done.exit_code == 3
-    assert len(rows(tmp_path / "out.jsonl")) == 20
+    assert "left out: 1 missing_text, 2 undeclared_label" in done.stderr
+    assert "Quiverneth" not in done.stderr
+    assert {row["label"] for row in rows(tmp_path / "out.jsonl")} <= {"neg", "pos"}
+
+
+@pytest.mark.parametrize("labels", ["neg,pos", None])
+def test_records_without_labels_are_said_to_be_so(synthesize, reviews, tmp_path, labels):
+    done = synthesize(reviews, tmp_path / "out.jsonl", labels=labels)
+    assert ("20 new records without labels" in done.stderr) == (labels is None)
+    assert done.stderr.startswith("warning: no --label-column") == (labels is None)
+
+
+@pytest.mark.parametrize("count", [40, 4_000])
+def test_a_class_of_few_records_is_warned_of(synthesize, tmp_path, count):
+    path = write(tmp_path / "in.jsonl", records(count))
+    done = synthesize(path, tmp_path / "out.jsonl")
+    assert ("some thousands of records" in done.stderr) == (count == 40)
 
 
 # The page of words

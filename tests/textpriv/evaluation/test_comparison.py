@@ -124,6 +124,42 @@ def test_the_channel_classifier_names_missing_labels(index, labels):
         ChannelClassifier(TEM(index, 4.0)).fit(["w1", "w2"], labels)
 
 
+def test_the_channel_classifier_reads_a_weight_of_two_as_a_copy(index, task):
+    counts, labels = task.train.counts(SIZE)[:60], task.train.labels[:60]
+    times = np.arange(60) % 3
+    model, copies = (ChannelClassifier(TEM(index, 4.0), C=1.0) for _ in range(2))
+    model.fit(counts, labels, sample_weight=times)
+    copies.fit(counts[np.repeat(np.arange(60), times)], np.repeat(labels, times))
+    assert_allclose(model.words_, copies.words_)
+    assert_allclose(model.coef_, copies.coef_, atol=1e-4 * np.abs(copies.coef_).max())
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, -1.0], [1.0, math.nan]])
+def test_the_channel_classifier_refuses_weights_that_are_none(index, weights):
+    with pytest.raises(TextprivError, match="sample_weight must"):
+        ChannelClassifier(TEM(index, 4.0)).fit(["w1", "w2"], [0, 1], sample_weight=weights)
+
+
+def test_the_channel_classifier_needs_two_classes(index):
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        ChannelClassifier(TEM(index, 4.0)).fit(["w1", "w2"], [1, 1])
+
+
+def test_channel_classifiers_of_equal_mechanisms_share_its_outputs(index, monkeypatch):
+    passes, parts = [], OutputDistribution._parts
+
+    def counted(self, count):
+        passes.append(self.mechanism.epsilon)
+        return parts(self, count)
+
+    monkeypatch.setattr(OutputDistribution, "_parts", counted)
+    for epsilon in (3.5, 3.5, 4.5):
+        model = ChannelClassifier(TEM(index, epsilon), C=1.0).fit(["w1", "w2"], [0, 1])
+        alone = _Originals(OutputDistribution(TEM(index, epsilon)), np.eye(SIZE)[1:3].sum(axis=0))
+        assert_allclose(model.words_, alone.words)
+    assert passes == [3.5, 3.5, 3.5, 4.5, 4.5]  # each alone, and two that are shared
+
+
 def test_the_channel_classifier_refuses_a_negative_c(index):
     with pytest.raises(TextprivError, match="above 0"):
         ChannelClassifier(TEM(index, 4.0), C=-1.0).fit(["w1", "w2"], [0, 1])

@@ -117,7 +117,7 @@ def test_rows_and_columns_are_the_output_distributions(tree, monkeypatch):
     found = np.concatenate([block for _, block in law.columns(outputs)])
     assert_allclose(found, wanted[:, outputs].T, rtol=1e-4)
     monkeypatch.setattr("textpriv.evaluation.distribution._LISTED", 9)
-    rows, others = law.sparse_rows()
+    rows, others = law.sparse_rows
     sparse = rows.toarray()
     assert_allclose(others, law.prior @ (wanted - sparse), atol=1e-6)
     assert_allclose(sparse[sparse > 0], wanted[sparse > 0], rtol=1e-4)

@@ -94,6 +94,11 @@ def test_words_of_one_class_are_compared_with_the_model():
     assert found["bad"] < 0
 
 
+def test_the_classes_are_in_the_representation():
+    assert repr(TextSynthesizer(1.0)) == "TextSynthesizer(epsilon=1.0, delta=1e-06)"
+    assert repr(TextSynthesizer(1.0, classes=["a"])).endswith("classes=['a'])")
+
+
 def test_records_without_labels_have_no_label():
     assert made().fit(GOOD * 100).sample(5, random_state=0).columns.tolist() == ["text"]
 
