@@ -36,7 +36,7 @@ _NEAREST, _SAMPLE = 10, 1000  # neighbours that are looked for, and words for wh
 
 
 class Tree(Index):
-    """Vocabulary and a rooted tree over it.
+    """Words as leaves of a public tree, such as groups of synonyms or a hierarchy of codes.
 
     Make one with :meth:`build`, :meth:`from_file` or :meth:`from_paths`, or open a saved one with
     :meth:`load`. Like an :class:`Index` it has distances and a fingerprint, but neither points nor nearest lists.

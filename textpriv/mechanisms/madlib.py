@@ -29,7 +29,7 @@ _FARTHEST = 1 << 20  # steps from the centre, in a coordinate, at which they are
 
 
 class Madlib(Mechanism):
-    """Multivariate Laplace noise and nearest-word search.
+    """Multivariate Laplace noise on the vector, and the nearest word to it.
 
     Parameters
     ----------

@@ -183,7 +183,7 @@ def _attempts(
 
 
 class TreeTEM(Mechanism):
-    """TEM over a tree of words.
+    """TEM over a tree of words: privacy in odds for each level.
 
     Parameters
     ----------
