@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[1]
 _WITH_INHERITED = ("Index", "PrivateAUCClassifier", "PrivateMetricLearner", "DPPMetricLearner")
 _COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
 _MARK = re.compile(r"^<!-- generated: (\w+)(.*?) -->$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"(?<!<pre>)<code>[^<]*--[^<]*</code>")
+_OPTION = re.compile(r"--[^\s<]+")
 _ROLE = re.compile(r":(?:func|meth|class|attr|mod):(?=\s*<)")
 
 
@@ -45,8 +47,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Return a page without the roles of docstrings, which Markdown does not know."""
-    return _ROLE.sub("", html)
+    """Return a page without the roles of docstrings, and with options in text that are not broken after their dashes."""
+    html = _ROLE.sub("", html)
+    return _CODE.sub(lambda code: _OPTION.sub(r'<span class="whole">\g<0></span>', code[0]), html)
 
 
 def _page(name: str, table: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 
 class TextprivError(ValueError):
-    """Base class: something the user gave cannot be used as it is."""
+    """Base class of errors about what the user gave; the message says what to do."""
 
 
 class VocabularyError(TextprivError):

@@ -23,7 +23,7 @@ from textpriv.tokenization.policy import TokenPolicy
 
 @dataclass(frozen=True)
 class PrivatizerSettings:
-    """An index path and plain values from which a process builds a Privatizer.
+    """Plain values from which each process builds the same Privatizer.
 
     Attributes
     ----------

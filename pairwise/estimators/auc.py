@@ -53,23 +53,22 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
     Parameters
     ----------
     epsilon : float
-        Natural-log bound; infinity is the non-private reference.
+        Bound on the privacy loss of one record, in nats; infinity adds no noise.
     delta : float, optional
         Below 1/n; default min(1e-5, n^-1.5).
     algorithm : str or options, default="auto"
-        ``"auto"`` is the one to take: ``Pointwise()``, with steps, radius and what is spent on scaling chosen by a
-        public rule of n, d, epsilon and delta. Others are for streams (``OnPair()``, ``Ftrl()``) and for comparison:
-        ``Gradient()``, ``Statistics()``, ``OffPair()`` and ``SGDOutput()`` (``pairwise.algorithms.options``). Names mean
-        their defaults: ``"pointwise"``, ``"gradient"``, ``"statistics"``, ``"onpairstrc"``, ``"offpairstrc"``,
-        ``"ftrl"``, ``"sgd-output"``.
+        ``"auto"`` is recommended: ``Pointwise()`` with steps, radius and a share for scaling, which a public rule of n, d,
+        epsilon and delta chooses. ``OnPair()`` and ``Ftrl()`` are for streams, ``Gradient()``, ``Statistics()``,
+        ``OffPair()`` and ``SGDOutput()`` for comparison. A name means the defaults of one: ``"pointwise"``,
+        ``"gradient"``, ``"statistics"``, ``"onpairstrc"``, ``"offpairstrc"``, ``"ftrl"``, ``"sgd-output"``.
     data_norm : float, default=1.0
         R, declared in public; every record is clipped to it, in ``fit`` and in ``decision_function``. Scale with
         ``PublicScaler`` and pass its ``norm_bound_``.
     classes : array-like of 2 labels, optional
         Public; the larger is the positive one. Without it the labels are read from y and the statement says so.
     threshold_share : float, default=0.05
-        Share of μ² that pays for the threshold of ``predict``: of 65 public candidates one is drawn at which most records
-        are answered rightly. It is part of epsilon. 0 spends all on the ranking, and ``predict`` then refuses.
+        Share of μ² for the threshold of ``predict``: one of 65 public candidates, chosen privately to be right on most
+        records. It is part of epsilon. 0 spends all on the ranking, and ``predict`` then raises an error.
         ``partial_fit`` cuts at the score 0.
     budget : PrivacyBudget, optional
         Charged before anything is drawn.
@@ -80,16 +79,16 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
     ----------
     coef_ : (1, d) array
     intercept_ : (1,) array
-        Of a record that no clipping shortens the score is ``coef_ @ x + intercept_``.
+        The score of a record that no clipping shortens is ``coef_ @ x + intercept_``.
     threshold_ : float or None
-        Subtracted from the score; None where nothing was paid for it.
+        Subtracted from the score; None if nothing was spent on it.
     centre_ : (d,) array
-        What is subtracted from a record after clipping to ``data_norm``.
+        Subtracted from a record after clipping to ``data_norm``.
     scale_ : float
         Norm to which the difference is clipped again.
     basis_ : (d, d) array or None
-        Map to the features as they were scaled, of the difference over ``scale_``; a score is divided by the length there
-        where that is above 1. None where features were not scaled.
+        Map of the difference over ``scale_`` to scaled features. If their norm is above 1, the score is divided by it. None
+        without scaling.
     classes_, statement_, privacy_event_, n_features_in_
 
     Notes

@@ -36,14 +36,14 @@ class DPPMetricLearner(MahalanobisMetric):
     Parameters
     ----------
     epsilon : float
-        Natural-log bound; infinity is the non-private reference.
+        Bound on the privacy loss of ``kappa`` pairs, in nats; infinity adds no noise.
     delta : float, optional
         Below one over the number of pairs; default min(1e-5, m^-1.5).
     kappa : int or Edges, optional
         How many pairs may change together, a declared public bound. It protects an *individual* only if nobody can be in
         more than kappa pairs. ``Edges(kappa, adjacency)`` for pairs that change in place.
     n_components : int or None, default=None
-        Rows of W; at most d. None: d, which starts at the Euclidean metric.
+        Rows of W, at most d. None means d, which starts at the Euclidean metric.
     data_norm : float, default=1.0
         Every record is clipped to this norm. Scale with ``PublicScaler`` and pass its ``norm_bound_``.
     preprocessor : (n, d) array-like, optional

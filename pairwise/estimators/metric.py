@@ -169,11 +169,11 @@ class PrivateMetricLearner(MahalanobisMetric):
     Parameters
     ----------
     epsilon : float
-        Natural-log bound; infinity is the non-private reference.
+        Bound on the privacy loss of one record, in nats; infinity adds no noise.
     delta : float, optional
         Below 1/n; default min(1e-5, n^-1.5).
     n_components : int or None, default=16
-        Rows of the map; at most d, and d where it is None.
+        Rows of the map, at most d; None means d.
     data_norm : float, default=1.0
         R, declared in public; every record is clipped to it. Scale with ``PublicScaler`` and pass its ``norm_bound_``.
     classes : array-like, optional

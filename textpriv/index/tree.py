@@ -37,7 +37,7 @@ _GROUPS, _SHOWN = 8, 5  # groups of a word that are told, and words of each that
 
 
 class Tree(Index):
-    """Vocabulary and a rooted tree over it.
+    """Words as leaves of a public tree, such as groups of synonyms or a hierarchy of codes.
 
     Make one with :meth:`build`, :meth:`from_file` or :meth:`from_paths`, or open a saved one with
     :meth:`load`. Like an :class:`Index` it has distances and a fingerprint, but neither points nor nearest lists.

@@ -30,7 +30,7 @@ _EFFORT = 100  # ``ef_construction`` of a graph of neighbours, and ``ef`` of its
 
 
 class Madlib(Mechanism):
-    """Multivariate Laplace noise and nearest-word search.
+    """Multivariate Laplace noise on the vector, and the nearest word to it.
 
     Parameters
     ----------

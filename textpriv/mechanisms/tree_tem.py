@@ -182,7 +182,7 @@ def _attempts(
 
 
 class TreeTEM(Mechanism):
-    """TEM over a tree of words.
+    """TEM over a tree of words: privacy in odds for each level.
 
     Parameters
     ----------

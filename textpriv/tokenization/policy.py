@@ -81,7 +81,7 @@ FIRST_FIT = ("space", "punctuation", "number", "stopword")  # a token is of the 
 
 @dataclass(frozen=True)
 class TokenPolicy:
-    """The action for each class of token: what is released for it.
+    """Action for each class of token: unknown words, numbers, punctuation, spaces, stop words, case.
 
     Every class takes ``"sample"`` (a draw of the mechanism), ``"mask"`` (the token ``[MASK]``), ``"drop"`` (nothing) or
     ``"keep"`` (the token as written). A token belongs to the first of these classes that fits: space, punctuation,
