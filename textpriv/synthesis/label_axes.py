@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pairwise.accounting.gaussian import release_mu, zcdp_epsilon
 from textpriv.errors import TextprivError
 from textpriv.index.axes import Axes
+from textpriv.synthesis.features import Label
 from textpriv.synthesis.release import unit_of
 from textpriv.synthesis.synthesizer import TextSynthesizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # In root mean square lengths of the recommended space, over the number of directions that the labels have. Chosen on public
 # sets: with many classes, heavier axes move their words so far from all others that a smaller epsilon costs more than it
@@ -31,6 +36,17 @@ class LabelAxes(TextSynthesizer):
     Axes(neg, pos; epsilon 4)
     """
 
+    def fit(
+        self,
+        texts: Iterable[str],
+        labels: Iterable[Label] | None = None,
+        authors: Iterable[Any] | None = None,
+    ) -> Self:
+        """Measure private texts once, as :meth:`TextSynthesizer.fit`; new words have no axes."""
+        if self.new_words:
+            raise TextprivError("axes are of the words of the index. Leave out new_words.")
+        return super().fit(texts, labels, authors)
+
     @property
     def axes_(self) -> Axes:
         """One axis for each class: the root of its probability once a word is seen."""
@@ -45,9 +61,6 @@ class LabelAxes(TextSynthesizer):
         values = values - values[content].mean(axis=0)
         length = math.sqrt(float(np.square(values[content]).sum(axis=1).mean()))
         weight = _WEIGHT / (len(noisy.classes) - 1)
-        finite = math.isfinite(noisy.epsilon)
-        # A change replaces a record, which costs twice the zCDP of one record more.
-        mu = release_mu(noisy.epsilon, noisy.delta) if finite else math.inf
         return Axes(
             labels=tuple(map(str, noisy.classes)),
             values=values * (weight / length) if length else values,
@@ -55,6 +68,6 @@ class LabelAxes(TextSynthesizer):
             unit=unit_of(noisy.authors),
             epsilon=noisy.epsilon,
             delta=noisy.delta,
-            changed=zcdp_epsilon(mu**2, noisy.delta) if finite else math.inf,
+            changed=noisy.replaced,  # a change replaces a record
             vocabulary=self._side.fingerprint,
         )
