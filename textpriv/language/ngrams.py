@@ -225,8 +225,6 @@ class NGrams:
 
     def with_words(self, count: int) -> NGrams:
         """Return the model with so many words more, which share a probability like that of all other words."""
-        if not count:
-            return self
         after = self.size
         single = np.insert(self.weights[0], after, np.full(count, self.weights[0][-1] / count))
         return replace(

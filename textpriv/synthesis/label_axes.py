@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from textpriv.errors import TextprivError
 from textpriv.index.axes import Axes
-from textpriv.synthesis.features import Label
 from textpriv.synthesis.release import unit_of
 from textpriv.synthesis.synthesizer import TextSynthesizer
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 # In root mean square lengths of the recommended space, over the number of directions that the labels have. Chosen on public
 # sets: with many classes, heavier axes move their words so far from all others that a smaller epsilon costs more than it
@@ -36,17 +30,6 @@ class LabelAxes(TextSynthesizer):
     Axes(neg, pos; epsilon 4)
     """
 
-    def fit(
-        self,
-        texts: Iterable[str],
-        labels: Iterable[Label] | None = None,
-        authors: Iterable[Any] | None = None,
-    ) -> Self:
-        """Measure private texts once, as :meth:`TextSynthesizer.fit`; new words have no axes."""
-        if self.new_words:
-            raise TextprivError("axes are of the words of the index. Leave out new_words.")
-        return super().fit(texts, labels, authors)
-
     @property
     def axes_(self) -> Axes:
         """One axis for each class: the root of its probability once a word is seen."""
@@ -54,17 +37,19 @@ class LabelAxes(TextSynthesizer):
         if len(noisy.classes) < 2:
             raise TextprivError("axes set classes apart. Give labels of two or more classes.")
         shares = generator.shares.reshape(len(noisy.classes), -1).sum(axis=1)
-        likely = np.exp(generator.apart.tilts.T) * shares
+        known = len(self._side.words)  # new words have no place in the index
+        likely = np.exp(generator.apart.tilts.T[:known]) * shares
         # Roots of probabilities are bounded (Hellinger's distance), so no word is so far out that it stays.
         values = np.sqrt(likely / likely.sum(axis=1, keepdims=True))
         content = self._side.index.vocabulary.is_content
         values = values - values[content].mean(axis=0)
         length = math.sqrt(float(np.square(values[content]).sum(axis=1).mean()))
+        frequency = generator.frequency[:known]
         weight = _WEIGHT / (len(noisy.classes) - 1)
         return Axes(
             labels=tuple(map(str, noisy.classes)),
             values=values * (weight / length) if length else values,
-            frequency=generator.frequency,
+            frequency=frequency / frequency.sum(),
             unit=unit_of(noisy.authors),
             epsilon=noisy.epsilon,
             delta=noisy.delta,

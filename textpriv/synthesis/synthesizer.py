@@ -63,7 +63,7 @@ class PublicSide:
             raise TextprivError(
                 "the language model is of another vocabulary. Pass one over the words of the index."
             )
-        self.model = found.with_words(self._new)
+        self.model = found.with_words(self._new) if new_words else found
 
     def with_words(self, new_words: tuple[str, ...]) -> PublicSide:
         """Return the same with other new words."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_synthesis import public, transcript
+from small_synthesis import WORDS, public, transcript
 
 from pairwise import PrivacyBudget
 from pairwise.accounting.gaussian import zcdp_epsilon
@@ -269,10 +269,12 @@ def test_more_unknown_words_than_fit_are_refused(monkeypatch):
     assert "zz" not in str(caught.value)
 
 
-def test_axes_take_no_new_words():
-    axes = LabelAxes(EPSILON, DELTA, CLASSES, index=public().index, new_words=SHARE)
-    with pytest.raises(TextprivError, match="Leave out new_words"):
-        axes.fit(["good", "bad"], ["pos", "neg"])
+def test_axes_are_of_the_words_of_the_index(learned, tmp_path):
+    learned.save(tmp_path / "own.model")
+    axes = LabelAxes.load(tmp_path / "own.model", index=public().index, model=public().model).axes_
+    assert len(axes.values) == len(axes.frequency) == len(WORDS)
+    assert axes.frequency.sum() == pytest.approx(1.0)
+    assert axes.changed == learned.noisy_.replaced
 
 
 def test_counts_show_no_word():
