@@ -42,6 +42,9 @@ class MeasureOptions(OptionGroup):
     records_per_author: int = option(default=1, min=1, help="Records of one author that count.")
     ledger: Path | None = rare(help="File that counts what each author spends. Keep it secret.")
     author_rho_limit: float | None = rare(help="Largest loss of an author, in rho (zCDP).")
+    new_words: float | None = rare(
+        metavar="SHARE", help="Share of the budget that finds words outside the vocabulary: 0.1."
+    )
     index: str | None = INDEX
     workers: int = option(default=1, help="Number of worker processes.", min=1)
     engine: Literal["local", "spark", "ray"] = rare(default="local", help="Where sums are made.")
@@ -92,9 +95,11 @@ class MeasureOptions(OptionGroup):
 
     def refuse_given(self) -> None:
         """Refuse what has no meaning where nothing is measured."""
-        names = ("epsilon", "labels", "author", "ledger")
+        names = ("epsilon", "labels", "author", "ledger", "new_words")
         if given := [name for name in names if getattr(self, name) is not None]:
-            raise typer.BadParameter(f"--from measures nothing: leave out --{given[0]}")
+            raise typer.BadParameter(
+                f"--from measures nothing: leave out --{given[0].replace('_', '-')}"
+            )
 
 
 class DrawOptions(OptionGroup):
@@ -194,6 +199,10 @@ def _measured_and_written(
         )
     if measuring.engine != "local" and any(map(is_stream, source)):
         raise typer.BadParameter("a stream is read here: leave out --engine, or name files")
+    if measuring.new_words and (measuring.engine != "local" or any(map(is_stream, source))):
+        raise typer.BadParameter(
+            "--new-words reads files twice, here: name files, without --engine"
+        )
     measuring.check()
     classes = measuring.classes()
     plan = plan_synthesis(
@@ -247,7 +256,8 @@ def _measure_once(
     space = side.space(records.classes, authors)
     ledger = measuring.opened()
     try:
-        measurement = Release(space, measuring.epsilon or 0.0, measuring.delta, ledger=ledger)
+        epsilon, share = measuring.epsilon or 0.0, measuring.new_words or 0.0
+        measurement = Release(space, epsilon, measuring.delta, ledger=ledger, new_words=share)
     except ValueError as error:
         raise TextprivError(str(error)) from None
     charged = f"A ledger charged {at_most(measurement.author_rho)} rho (zCDP) to each author before any noise was drawn"
@@ -256,6 +266,7 @@ def _measure_once(
         **records.known_by(),
         "epsilon": measuring.epsilon,
         "delta": measuring.delta,
+        "new words": measuring.new_words,
         "columns": [measuring.text_column, measuring.label_column, measuring.author],
         "labels": list(records.classes),
         "records per author": authors,

@@ -38,7 +38,7 @@ from textpriv.statement import PrivacyStatement
 from textpriv.synthesis.features import Label
 from textpriv.synthesis.release import NoisySums
 from textpriv.synthesis.release import Release as Measurement
-from textpriv.synthesis.sums import Sums
+from textpriv.synthesis.sums import Sums, WordCounts
 from textpriv.synthesis.synthesizer import PublicSide
 from textpriv.tokenization.encoder import without_halves
 
@@ -126,17 +126,31 @@ class PrivateRecords:
 
     def measure(self, measurement: Measurement, index: str, workers: int) -> NoisySums:
         """Sum the records, and return the sums with noise. Nothing is measured where a record is refused."""
-        first = Sums(measurement.space)
-        self._add(first, index, workers, (0.0, 1.0 if self.is_stream else 0.5))
+        space, begun = measurement.space, 0.0
+        new: tuple[str, ...] = ()
+        if measurement.new_words:
+            counts, begun = WordCounts(space), 0.3
+            self._add(counts, index, workers, (0.0, begun))
+            new = measurement.words(counts)
+            space = PublicSide(index, new_words=new).space(self.classes, space.authors)
+        first = Sums(space)
+        self._add(first, index, workers, (begun, 1.0 if self.is_stream else 0.6), new)
         # Topics need a second reading, which a stream has not.
         space = first.space if self.is_stream else measurement.topics(first)
         if space is not first.space:
             first = Sums(space, first.key)
-            self._add(first, index, workers, (0.5, 1.0))
+            self._add(first, index, workers, (0.6, 1.0), new)
         return measurement.noisy(first)
 
-    def _add(self, total: Sums, index: str, workers: int, share: tuple[float, float]) -> None:
-        adder = _Adder(index, total.empty())
+    def _add(
+        self,
+        total: Any,
+        index: str,
+        workers: int,
+        share: tuple[float, float],
+        new_words: tuple[str, ...] = (),
+    ) -> None:
+        adder = _Adder(index, total.empty(), new_words)
         if self.engine != "local":
             self._add_elsewhere(total, adder, workers)
             return
@@ -159,16 +173,16 @@ class PrivateRecords:
 
 
 class _Adder:
-    """Adds records to fresh sums; a worker has its own."""
+    """Adds records to fresh sums, or counts of words; a worker has its own."""
 
-    def __init__(self, index: str, sums: Sums) -> None:
-        self._index, self._sums = index, sums
+    def __init__(self, index: str, sums: Any, new_words: tuple[str, ...]) -> None:
+        self._index, self._sums, self._new = index, sums, new_words
 
     @cached_property
     def _encoder(self) -> Any:
-        return PublicSide(self._index).encoder
+        return PublicSide(self._index, new_words=self._new).encoder
 
-    def __call__(self, batches: list[TableRows]) -> Sums:
+    def __call__(self, batches: list[TableRows]) -> Any:
         sums = self._sums.empty()
         for rows in batches:
             texts = [each if each.isascii() else without_halves(each) for each in rows.texts[0]]

@@ -223,6 +223,19 @@ class NGrams:
             triples=_running(triples / pair_whole[pair], self.pair_offsets),
         )
 
+    def with_words(self, count: int) -> NGrams:
+        """Return the model with so many words more, which share a probability like that of all other words."""
+        after = self.size
+        single = np.insert(self.weights[0], after, np.full(count, self.weights[0][-1] / count))
+        return replace(
+            self,
+            size=after + count,
+            single=_single(single / single.sum(), single > 0),
+            offsets=np.insert(self.offsets, after, np.full(count, self.offsets[after])),
+            seconds=self.seconds + (count * (self.seconds >= after)).astype(np.int32),
+            thirds=self.thirds + (count * (self.thirds >= after)).astype(np.int32),
+        )
+
     # Making
 
     @classmethod

@@ -132,9 +132,10 @@ class Space:
         keys = np.unique(document * self.words + batch.codes[is_word])
         document, ids = np.divmod(keys, self.words)
         offsets = np.searchsorted(document, np.arange(len(lengths) + 1))
-        return Records(ids, offsets, self._classes_of(labels, len(lengths)), lengths)
+        return Records(ids, offsets, self.classes_of(labels, len(lengths)), lengths)
 
-    def _classes_of(self, labels: Sequence[Any] | None, count: int) -> NDArray[np.int64]:
+    def classes_of(self, labels: Sequence[Any] | None, count: int) -> NDArray[np.int64]:
+        """Return the number of each label's class; a label that is not declared is refused."""
         if labels is None:
             return np.zeros(count, np.int64)
         found = [self._numbers.get(label, -1) for label in map(plain_label, labels)]

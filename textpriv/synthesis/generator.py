@@ -41,8 +41,8 @@ class Generator:
     space : Space
         With the weights that the sums were made with.
     words : list of str
-    vectors : ndarray, shape (V, d)
-        Public vectors of words.
+    vectors : ndarray
+        Public vectors of the first words; new words have none.
     """
 
     def __init__(
@@ -53,11 +53,12 @@ class Generator:
         words: list[str],
         vectors: NDArray[np.floating],
     ) -> None:
-        self.noisy, self._words = noisy, words
+        self.noisy, self.words = noisy, words
         self._space = space
         rows = np.asarray(vectors, np.float64)
         rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-        self._vectors = np.hstack([rows, np.ones((len(rows), 1))]) / np.sqrt(2.0)
+        rows = np.hstack([rows, np.ones((len(rows), 1))]) / np.sqrt(2.0)
+        self._vectors = np.pad(rows, ((0, model.size - len(rows)), (0, 0)))
         spoken = np.zeros(model.tokens)
         spoken[: model.size] = 1.0
         spoken[model.size : -1] = [each in _MARKS for each in model.symbols]
@@ -200,7 +201,7 @@ class Generator:
     @cached_property
     def _detokenizer(self) -> Detokenizer:
         """Joins words, and their capitalized forms behind all of them."""
-        words = ["I" if word == "i" else word for word in self._words]
+        words = ["I" if word == "i" else word for word in self.words]
         return Detokenizer([*words, *(word[:1].upper() + word[1:] for word in words)])
 
     def _tidied(

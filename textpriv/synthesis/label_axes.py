@@ -6,10 +6,8 @@ import math
 
 import numpy as np
 
-from pairwise.accounting.gaussian import release_mu
 from textpriv.errors import TextprivError
 from textpriv.index.axes import Axes
-from textpriv.statement import epsilon_of_zcdp
 from textpriv.synthesis.release import unit_of
 from textpriv.synthesis.synthesizer import TextSynthesizer
 
@@ -39,23 +37,22 @@ class LabelAxes(TextSynthesizer):
         if len(noisy.classes) < 2:
             raise TextprivError("axes set classes apart. Give labels of two or more classes.")
         shares = generator.shares.reshape(len(noisy.classes), -1).sum(axis=1)
-        likely = np.exp(generator.apart.tilts.T) * shares
+        known = len(self._side.words)  # new words have no place in the index
+        likely = np.exp(generator.apart.tilts.T[:known]) * shares
         # Roots of probabilities are bounded (Hellinger's distance), so no word is so far out that it stays.
         values = np.sqrt(likely / likely.sum(axis=1, keepdims=True))
         content = self._side.index.vocabulary.is_content
         values = values - values[content].mean(axis=0)
         length = math.sqrt(float(np.square(values[content]).sum(axis=1).mean()))
+        frequency = generator.frequency[:known]
         weight = _WEIGHT / (len(noisy.classes) - 1)
-        finite = math.isfinite(noisy.epsilon)
-        # A change replaces a record, which costs twice the zCDP of one record more.
-        mu = release_mu(noisy.epsilon, noisy.delta) if finite else math.inf
         return Axes(
             labels=tuple(map(str, noisy.classes)),
             values=values * (weight / length) if length else values,
-            frequency=generator.frequency,
+            frequency=frequency / frequency.sum(),
             unit=unit_of(noisy.authors),
             epsilon=noisy.epsilon,
             delta=noisy.delta,
-            changed=epsilon_of_zcdp(mu**2, noisy.delta) if finite else math.inf,
+            changed=noisy.replaced,  # a change replaces a record
             vocabulary=self._side.fingerprint,
         )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from pairwise.accounting.gaussian import release_mu
 from pairwise.accounting.parameters import check_privacy_parameters
@@ -31,13 +33,13 @@ from textpriv.synthesis.features import (
     Space,
     Topics,
 )
-from textpriv.synthesis.sums import Sums
+from textpriv.synthesis.sums import MOST_WORDS, Sums, WordCounts
 
 if TYPE_CHECKING:
     from textpriv.ledger import Ledger
 
-_FORMAT = 1
-_MOMENTS_SHARE = 0.02  # of the cost (zCDP) that number, mean vectors and products take
+_FORMAT = 2
+_MOMENTS_SHARE = 0.02  # of the cost (zCDP) of all sums that number, mean vectors and products take
 _ENOUGH = (
     8_000  # expected records of a class for each unit of noise, from which a class has four cells
 )
@@ -61,6 +63,8 @@ class Release:
         Is charged once, when the first noise is drawn.
     ledger : Ledger, optional
         Likewise charged for every author, what a replacement of all their records costs.
+    new_words : float
+        Share of the cost (zCDP) that finds new words; 0 for none.
     """
 
     def __init__(
@@ -70,16 +74,27 @@ class Release:
         delta: float,
         budget: Any = None,
         ledger: Ledger | None = None,
+        new_words: float = 0.0,
     ) -> None:
         if epsilon == 0:
             raise TextprivError(
                 "epsilon must be above 0: it is the protection of one record. 1 is strong, 4 is weak."
             )
         check_privacy_parameters(epsilon, delta)
+        if not 0 <= new_words < 1:
+            raise TextprivError(
+                "new words take a share of the budget, from 0 up and below 1. A tenth (0.1) is usual."
+            )
+        if new_words and (budget is not None or ledger is not None):
+            raise TextprivError(
+                "budgets and ledgers do not count the delta that new words need. Leave out either."
+            )
         self.space, self.epsilon, self.delta = space, float(epsilon), float(delta)
-        self.mu = release_mu(self.epsilon, self.delta)
         if ledger is not None and space.authors is None:
             raise TextprivError("a ledger counts authors. Name the author of every record.")
+        self.new_words = float(new_words)
+        self._found: tuple[str, ...] = ()
+        self.mu = noise_mu(self.epsilon, self.delta, self.new_words)
         self._budget, self._charged, self._done = budget, False, False
         self._ledger, self._authors = ledger, frozenset[bytes]()
         self._randomness = Randomness()
@@ -91,6 +106,7 @@ class Release:
 
     def _plan(self, dimension: int, share: float) -> GaussianPlan:
         sensitivity = float(self.space.authors or 1)
+        share *= 1 - self.new_words
         return plan_gaussian(sensitivity, self.mu * math.sqrt(share), dimension)
 
     @property
@@ -125,8 +141,19 @@ class Release:
             )
         self._charged = True
 
+    def words(self, counts: WordCounts) -> tuple[str, ...]:
+        """Return the words whose noisy weight is above the threshold."""
+        weights = counts.total()
+        # Neighbours differ in so many words at most, so the grid is one for them, whatever the number of words is.
+        plan = plan_gaussian(1.0, self.mu * math.sqrt(self.new_words), MOST_WORDS)
+        values = np.array([*weights.values()], np.float64) / STEP
+        noisy = replace(plan, dimension=len(weights)).release(values, self._randomness)
+        is_above = noisy > threshold(plan, threshold_delta(self.delta, self.new_words))
+        self._found = tuple(compress(weights, is_above))
+        return self._found
+
     def topics(self, sums: Sums) -> Space:
-        """Return the space with topics, or as it is where records are too few for the noise.
+        """Return the space of the sums with topics, or as it is where records are too few for the noise.
 
         In the first case the records are read a second time, into sums over the new space.
         """
@@ -138,7 +165,7 @@ class Release:
         # Without noise as if there were little of it.
         enough = _ENOUGH * max(self._plan(1, 1.0).sigma, 1.0)
         if count < enough * len(self.space.classes):
-            return self.space
+            return sums.space
         mean = noisy[1 : size + 1] / MEAN_PART / count
         one, two = np.triu_indices(size)
         products = np.zeros((size, size))
@@ -147,7 +174,7 @@ class Release:
         products = products + np.triu(products, 1).T - np.outer(mean, mean)
         _, directions = np.linalg.eigh(products)
         leading = np.rint(directions[:, ::-1][:, :_BITS].T * _DIRECTION).astype(np.int64)
-        return self.space.with_topics(Topics(np.rint(mean * STEP).astype(np.int64), leading))
+        return sums.space.with_topics(Topics(np.rint(mean * STEP).astype(np.int64), leading))
 
     def noisy(self, sums: Sums) -> NoisySums:
         """Return the sums with their noise; once, since a second release of the same texts costs as much again."""
@@ -170,7 +197,28 @@ class Release:
             epsilon=self.epsilon,
             delta=self.delta,
             authors=space.authors,
+            new_words=self._found,
+            share=self.new_words,
         )
+
+
+def threshold_delta(delta: float, share: float) -> float:
+    """Return the part of delta for a word that one record or author alone has: half, if a share finds new words."""
+    return delta / 2 if share else 0.0
+
+
+def noise_mu(epsilon: float, delta: float, share: float) -> float:
+    """Return what all noise may cost together; see SYN-6 of mechanisms.md 12.1 for the delta of new words."""
+    lost = threshold_delta(delta, share)
+    return release_mu(epsilon + math.log1p(-lost), delta - lost)
+
+
+def threshold(plan: GaussianPlan, delta: float) -> float:
+    """Return what a noisy weight of the words that one record or author alone has passes with probability ``delta``."""
+    # The tail of discrete noise is that of the continuous one but for a step (Canonne, Kamath and Steinke 2020). The other
+    # step is for rounding.
+    highest = max(k**-0.5 - plan.sigma * ndtri(delta / k) for k in range(1, MOST_WORDS + 1))
+    return float(highest + 2 * plan.grid)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -191,6 +239,10 @@ class NoisySums:
     epsilon, delta : float
     authors : int or None
         Records of one author that count; None if one record is protected.
+    new_words : tuple of str
+        Released words outside the vocabulary; their sums follow those of the vocabulary.
+    share : float
+        Of the cost, for new words.
     """
 
     words: NDArray[np.float32]
@@ -201,6 +253,8 @@ class NoisySums:
     epsilon: float
     delta: float
     authors: int | None
+    new_words: tuple[str, ...]
+    share: float
 
     @property
     def cells(self) -> int:
@@ -244,7 +298,8 @@ class NoisySums:
             own = {
                 each.name: header.pop(each.name) for each in fields(cls) if each.name not in arrays
             }
-            made = cls(**arrays, **{**own, "classes": tuple(own["classes"])})
+            own |= {name: tuple(own[name]) for name in ("classes", "new_words")}
+            made = cls(**arrays, **own)
         except FileNotFoundError:
             raise
         except Exception:  # a damaged file may raise anything
@@ -256,11 +311,22 @@ class NoisySums:
             and made.words.ndim == 2
             and len(made.words) == rows
             and made.lengths.shape == EDGES.shape
+            and all(isinstance(word, str) and word for word in made.new_words)
+            and len(set(made.new_words)) == len(made.new_words)
+            and 0 <= made.share < 1
             and all(np.isfinite(array).all() for array in arrays.values())
         )
         if not is_whole:
             raise TextprivError(wrong)
         return made, header
+
+    @property
+    def replaced(self) -> float:
+        """Epsilon, at the same delta, where one record or author is replaced."""
+        lost = threshold_delta(self.delta, self.share)
+        mu = noise_mu(self.epsilon, self.delta, self.share)
+        # Entries are from 0 up, so two records are at most root 2 apart; those of the first release nearly so.
+        return epsilon_of_zcdp(mu**2, self.delta - lost) - math.log1p(-lost)
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -270,8 +336,7 @@ class NoisySums:
             "A second measurement of the same people adds its loss to this one",
         ]
         if math.isfinite(self.epsilon):
-            # Entries are from 0 up, so two records are at most root 2 apart; those of the first release nearly so.
-            replaced = epsilon_of_zcdp(release_mu(self.epsilon, self.delta) ** 2, self.delta)
+            replaced = self.replaced
             factor = f"exp({at_most(replaced, 3)}) = {factor_in_words(replaced)} times as likely"
             verb = "is" if self.authors is None else "are"
             notes.insert(
@@ -280,6 +345,17 @@ class NoisySums:
             )
         if self.authors is not None:
             notes.append(f"At most {self.authors:,} records of each author are used")
+        own, exposed = (
+            "",
+            "whatever is common to many records, such as what their classes differ in",
+        )
+        if self.share:
+            own = " but for new words"
+            exposed += f", and each of the {len(self.new_words):,} new words: that many wrote it"
+            notes.append(
+                f"New words are released in lower case. Noisy counts choose them under the same epsilon: a share of "
+                f"{self.share:g} of its cost, and half of delta. At most {MOST_WORDS} words of {unit_of(self.authors)} count"
+            )
         return PrivacyStatement(
             mechanism="synthesis: noisy word sums of whole records tilt a public language model",
             adjacency=ADJACENCY,
@@ -289,13 +365,11 @@ class NoisySums:
             proved=math.isfinite(self.epsilon),
             proof="mechanisms.md 12.1: exact discrete Gaussian noise on sums of clipped records",
             assumptions=(
-                "vocabulary, language model and settings are public and made without these texts",
+                f"vocabulary{own}, language model and settings are public and made without these texts",
                 "the classes are declared",
                 "the noise is secret, and released once",
             ),
-            not_protected=(
-                "whatever is common to many records, such as what their classes differ in",
-            ),
+            not_protected=(exposed,),
             notes=tuple(notes),
             by_distance=False,
         )

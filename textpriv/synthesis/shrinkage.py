@@ -33,7 +33,9 @@ class Tilts(NamedTuple):
     errors: Array
 
 
-def fitted(noisy: Array, expected: Array, variance: Array, centre: Array, spread: float) -> Tilts:
+def fitted(
+    noisy: Array, expected: Array, variance: Array, centre: Array, spread: float | Array
+) -> Tilts:
     """Return the tilts that are likeliest after the sums were seen.
 
     Minimises ``(noisy - expected exp(t))^2 / (2 variance)`` plus the cost of a tilt by damped Newton steps. The cost is that
@@ -57,7 +59,12 @@ def fitted(noisy: Array, expected: Array, variance: Array, centre: Array, spread
 
 
 def _descended(
-    start: Array, noisy: Array, expected: Array, variance: Array, centre: Array, spread: float
+    start: Array,
+    noisy: Array,
+    expected: Array,
+    variance: Array,
+    centre: Array,
+    spread: float | Array,
 ) -> Array:
     """Return the minimum that damped Newton steps reach."""
     tilts = start.clip(-_LARGEST, _LARGEST)
@@ -69,7 +76,7 @@ def _descended(
     return tilts
 
 
-def _pull(distance: Array, spread: float) -> Array:
+def _pull(distance: Array, spread: float | Array) -> Array:
     """Return how strongly a tilt is drawn to its centre from a distance; less from afar."""
     return (_FREEDOM + 1) / (_FREEDOM * spread**2 + distance**2)
 
@@ -84,10 +91,11 @@ def shrunk(noisy: Array, expected: Array, variance: Array, vectors: Array, prior
     variance : ndarray, shape (V,)
         Of ``noisy``.
     vectors : ndarray, shape (V, d)
-        Of length one.
+        Of length one; of zeros for a word without one, whose tilt has its own part alone.
     prior : Prior
     """
     wide = float(np.hypot(prior.shared, prior.own))
+    own = np.where(vectors.any(axis=1), prior.own, wide)
     centre = np.zeros(len(noisy))
     tilts = fitted(noisy, expected, variance, centre, wide).tilts
     for _ in range(2):
@@ -97,5 +105,5 @@ def shrunk(noisy: Array, expected: Array, variance: Array, vectors: Array, prior
         weighted = vectors * precision[:, None]
         inner = vectors.T @ weighted + np.eye(vectors.shape[1]) / prior.shared**2
         centre = np.clip(vectors @ np.linalg.solve(inner, weighted.T @ wanted), -3, 3)
-        tilts = fitted(noisy, expected, variance, centre, prior.own).tilts
-    return fitted(noisy, expected, variance, centre, prior.own)
+        tilts = fitted(noisy, expected, variance, centre, own).tilts
+    return fitted(noisy, expected, variance, centre, own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence, Set
@@ -13,12 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
+from textpriv.mechanisms.base import UNKNOWN
 from textpriv.randomness import framed, identity_bytes
-from textpriv.synthesis.features import Records, Space, plain_label
-from textpriv.tokenization.batches import RawBatch
+from textpriv.synthesis.features import STEP, Records, Space, plain_label
+from textpriv.tokenization.batches import KEPT, RawBatch
+from textpriv.tokenization.policy import CLASSES
 
 _AT_ONCE = 1000  # chosen records that are added together
 _MARK = 16  # bytes of a keyed hash
+
+MOST_WORDS = 10  # new words of a record, or of all records of an author, that count
+_MOST_COUNTED = 5_000_000  # different unknown words: about a gigabyte
+_LETTERS = range(2, 31)  # of a new word
+_UNKNOWN_WORD = KEPT - CLASSES.index("unknown")
 
 
 class Sums:
@@ -72,10 +80,7 @@ class Sums:
         if self.space.authors is None:
             self._add(records)
             return
-        names = [_author(each) for each in (() if authors is None else authors)]
-        if len(names) != len(batch):
-            raise TextprivError("every record needs an author. Give one author for each record.")
-        for number, name in enumerate(names):
+        for number, name in enumerate(_names(authors, len(batch))):
             of_record = slice(*records.offsets[number : number + 2])
             label, length = int(records.classes[number]), int(records.lengths[number])
             words = records.ids[of_record].astype(np.int32).tobytes()
@@ -91,8 +96,7 @@ class Sums:
         return self._chosen.keys()
 
     def _mark(self, content: bytes, name: bytes) -> bytes:
-        tagged = framed(name) + content
-        return hashlib.blake2b(tagged, digest_size=_MARK, key=self.key).digest()
+        return _keyed(self.key, framed(name) + content)
 
     def _add(self, records: Records) -> None:
         self.space.add_to(self._total, records)
@@ -175,6 +179,105 @@ class Sums:
 
     def __repr__(self) -> str:
         return "Sums(<private>)"
+
+
+class WordCounts:
+    """How many private records use each word outside the vocabulary. Not private: in memory until their release.
+
+    A record adds the same to each of its words, together a vector of norm at most ``STEP``. Of more than ``MOST_WORDS`` a
+    keyed hash chooses. Where authors are protected, all words of an author count as those of one record.
+
+    Parameters
+    ----------
+    space : Space
+    key : bytes, optional
+        Secret, shared by all parts of one measurement. Default: a fresh one.
+    """
+
+    def __init__(self, space: Space, key: bytes | None = None) -> None:
+        self.space = space
+        self.key = os.urandom(32) if key is None else key
+        self._weights: defaultdict[str, int] = defaultdict(int)
+        self._of_author: dict[bytes, set[str]] = {}
+
+    def empty(self) -> WordCounts:
+        """Return counts of no records, for another part of the same measurement."""
+        return WordCounts(self.space, self.key)
+
+    def add(
+        self,
+        batch: RawBatch,
+        labels: Sequence[Any] | None = None,
+        authors: Sequence[Any] | None = None,
+    ) -> None:
+        """Add tokenized records, whose unknown words are kept; parameters and errors as of :meth:`Sums.add`."""
+        self.space.classes_of(labels, len(batch))
+        records = unknown_words(batch)
+        if self.space.authors is None:
+            for words in records:
+                self._count(self._chosen(words, "\n".join(sorted(words)).encode()))
+            return
+        for name, words in zip(_names(authors, len(batch)), records, strict=True):
+            self._add_to_author(_keyed(self.key, name), words)
+
+    def _chosen(self, words: set[str], owner: bytes) -> set[str]:
+        """Return the words that count: what others write changes nothing."""
+        if len(words) <= MOST_WORDS:
+            return words
+        ranked = sorted(words, key=lambda word: _keyed(self.key, framed(owner) + word.encode()))
+        return set(ranked[:MOST_WORDS])
+
+    def _add_to_author(self, author: bytes, words: set[str]) -> None:
+        known = self._of_author.get(author, set())
+        self._of_author[author] = self._chosen(known | words, author)
+
+    def _count(self, words: set[str]) -> None:
+        each = math.isqrt(STEP**2 // max(len(words), 1))
+        for word in words:
+            self._weights[word] += each
+        if len(self._weights) > _MOST_COUNTED:
+            raise TextprivError(
+                f"the texts have more than {_MOST_COUNTED:,} different unknown words. Leave out new words."
+            )
+
+    def merge(self, other: WordCounts) -> None:
+        """Add the counts of other records of the same measurement."""
+        for word, weight in other._weights.items():
+            self._weights[word] += weight
+        for author, words in other._of_author.items():
+            self._add_to_author(author, words)
+
+    def total(self) -> dict[str, int]:
+        """Return the weight of each word; private, for the release alone."""
+        for author in [*self._of_author]:
+            self._count(self._of_author.pop(author))
+        return dict(sorted(self._weights.items()))
+
+    def __repr__(self) -> str:
+        return "WordCounts(<private>)"
+
+
+def unknown_words(batch: RawBatch) -> list[set[str]]:
+    """Return the unknown words of each record. They have letters alone: no number, name of a user, address or URL."""
+    found: list[set[str]] = [set() for _ in range(len(batch))]
+    kept = np.flatnonzero(batch.codes < UNKNOWN)
+    owners = np.searchsorted(batch.offsets, kept, side="right") - 1
+    codes = batch.codes[kept].tolist()
+    for owner, code, token in zip(owners.tolist(), codes, batch.strings, strict=True):
+        if code == _UNKNOWN_WORD and token.isalpha() and len(token) in _LETTERS:
+            found[owner].add(token)
+    return found
+
+
+def _keyed(key: bytes, content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_MARK, key=key).digest()
+
+
+def _names(authors: Sequence[Any] | None, count: int) -> list[bytes]:
+    names = [_author(each) for each in (() if authors is None else authors)]
+    if len(names) != count:
+        raise TextprivError("every record needs an author. Give one author for each record.")
+    return names
 
 
 def _author(name: Any) -> bytes:

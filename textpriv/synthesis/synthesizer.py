@@ -18,7 +18,7 @@ from textpriv.statement import PrivacyStatement
 from textpriv.synthesis.features import Label, Space, plain_label, public_vectors, public_weights
 from textpriv.synthesis.generator import Generator
 from textpriv.synthesis.release import NoisySums, Release
-from textpriv.synthesis.sums import Sums
+from textpriv.synthesis.sums import Sums, WordCounts
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, without_halves
 from textpriv.tokenization.policy import TokenPolicy
 
@@ -38,13 +38,19 @@ class PublicSide:
         Default: the built-in one.
     model : NGrams, optional
         Default: that of the index, or of general English.
+    new_words : tuple of str
+        Released ones, beyond those of the index.
     """
 
     def __init__(
-        self, index: Index | str | os.PathLike[str] | None = None, model: NGrams | None = None
+        self,
+        index: Index | str | os.PathLike[str] | None = None,
+        model: NGrams | None = None,
+        new_words: tuple[str, ...] = (),
     ) -> None:
         self.index = index if isinstance(index, Index) else open_index(index or ENGLISH)
-        self.words = self.index.vocabulary.words
+        own = self.index.vocabulary.words
+        self.words, self._given, self._new = [*own, *new_words], model, len(new_words)
         self.language = self.index.language or DEFAULT_LANGUAGE
         given = model or self.index.model
         if given is None and self.language != DEFAULT_LANGUAGE:
@@ -52,24 +58,30 @@ class PublicSide:
                 f"the index has no language model of the language {self.language}. Build it with one: "
                 "NGrams.count(public_texts, vocabulary)."
             )
-        self.model = given or general_english(self.words)
-        if self.model.size != len(self.words):
+        found = given or general_english(own)
+        if found.size != len(own):
             raise TextprivError(
                 "the language model is of another vocabulary. Pass one over the words of the index."
             )
+        self.model = found.with_words(self._new) if new_words else found
+
+    def with_words(self, new_words: tuple[str, ...]) -> PublicSide:
+        """Return the same with other new words."""
+        return PublicSide(self.index, self._given, new_words)
 
     def space(self, classes: Sequence[Label], authors: int | None = None) -> Space:
         """Return the coordinates of the sums of records of some classes."""
         vectors = public_vectors(self.index.vocabulary.vectors)
+        vectors = np.pad(vectors, ((0, self._new), (0, 0)))  # topics are those of known words
         return Space(public_weights(self.model), vectors, tuple(classes), authors)
 
     @cached_property
     def encoder(self) -> TextEncoder:
-        """The tokenizer of private texts."""
-        return TextEncoder(self.words, TokenPolicy(), self.language)
+        """The tokenizer of private texts, which keeps unknown words."""
+        return TextEncoder(self.words, TokenPolicy(unknown="keep"), self.language)
 
     def generator(self, noisy: NoisySums) -> Generator:
-        """Return what draws texts from released sums."""
+        """Return what draws texts from released sums over the same words."""
         if noisy.words.shape[1] != len(self.words):
             raise TextprivError(
                 "the sums are of another vocabulary. Pass the index that they were made with."
@@ -100,6 +112,8 @@ class TextSynthesizer:
         Default: the built-in English words.
     model : NGrams, optional
         A language model of public texts over the words of the index. Default: that of the index, or general English.
+    new_words : float
+        Share of the budget that finds words outside the vocabulary which many records use; they are released. 0.1 is usual.
     budget : PrivacyBudget, optional
         Charged before any noise is drawn. Its adjacency is "add/remove".
 
@@ -126,11 +140,12 @@ class TextSynthesizer:
         *,
         index: Index | str | os.PathLike[str] | None = None,
         model: NGrams | None = None,
+        new_words: float = 0.0,
         budget: Any = None,
     ) -> None:
         self.epsilon, self.delta, self.classes = epsilon, delta, classes
         self.records_per_author, self.budget = records_per_author, budget
-        self.index, self.model = index, model
+        self.index, self.model, self.new_words = index, model, new_words
 
     def fit(
         self,
@@ -157,11 +172,17 @@ class TextSynthesizer:
         classes = self._classes_of(records)
         bound = None if authors is None else _whole(self.records_per_author)
         side = self._side
-        release = Release(side.space(classes, bound), self.epsilon, self.delta, self.budget)
-        first = Sums(release.space)
+        space = side.space(classes, bound)
+        release = Release(space, self.epsilon, self.delta, self.budget, new_words=self.new_words)
+        if self.new_words:
+            counts = WordCounts(space)
+            records.add_to(counts, side.encoder)
+            side = side.with_words(release.words(counts))
+            space = side.space(classes, bound)
+        first = Sums(space)
         records.add_to(first, side.encoder)
         space = release.topics(first)
-        if space is not release.space:
+        if space is not first.space:
             first = Sums(space, first.key)
             records.add_to(first, side.encoder)
         self._set(release.noisy(first))
@@ -197,7 +218,7 @@ class TextSynthesizer:
             raise TextprivError(
                 "this TextSynthesizer has measured no texts. Call fit or load first."
             )
-        return self._side.generator(self.noisy_)
+        return self._side.with_words(self.noisy_.new_words).generator(self.noisy_)
 
     def sample(self, n: int, random_state: int | np.random.Generator | None = None) -> Any:
         """Draw new records; any number of them costs nothing more.
@@ -246,7 +267,7 @@ class TextSynthesizer:
         sure = found.tilts - found.errors
         for number, label in enumerate(self.noisy_.classes):
             for at in np.argsort(-sure[number], kind="stable")[: _whole(top)]:
-                word = self._side.words[at], float(found.tilts[number, at])
+                word = self._generator.words[at], float(found.tilts[number, at])
                 rows.append((label, *word, float(found.errors[number, at])))
         return rows
 
@@ -267,7 +288,7 @@ class TextSynthesizer:
         """Open a file of :meth:`save`; with another index or model than the default, pass the same again."""
         noisy, header = NoisySums.read_file(path)
         settings = noisy.epsilon, noisy.delta, noisy.classes, noisy.authors or 1
-        made = cls(*settings, index=index, model=model)
+        made = cls(*settings, index=index, model=model, new_words=noisy.share)
         if header["vocabulary"] != made._side.fingerprint:
             raise TextprivError(
                 "the sums are of another vocabulary. Pass the index that they were made with."
@@ -314,8 +335,8 @@ class _Given:
             )
         return cls(texts, *given)
 
-    def add_to(self, sums: Sums, encoder: TextEncoder) -> None:
-        """Add all records to sums."""
+    def add_to(self, sums: Sums | WordCounts, encoder: TextEncoder) -> None:
+        """Add all records to sums or counts."""
         for start in range(0, len(self.texts), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             texts = [each if each.isascii() else without_halves(each) for each in self.texts[part]]

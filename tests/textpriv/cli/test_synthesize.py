@@ -259,6 +259,36 @@ def test_several_workers_give_the_same_sums(synthesize, tmp_path, monkeypatch, a
     assert totals[0].any()
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_new_words_come_in_and_stay_in_the_model(synthesize, tmp_path, workers):
+    given = [{**row, "text": f"Quiverneth. {row['text']}"} for row in records(9_000)]
+    path, model = write(tmp_path / "in.jsonl", given), tmp_path / "own.model"
+    more = ["--new-words", "0.1", "--model", model, "--workers", workers, "--seed", 3]
+    done = synthesize(path, tmp_path / "out.jsonl", *more)
+    assert done.exit_code == 0, done.stderr
+    assert "a share of 0.1 of its cost" in " ".join(done.stderr.split())
+    assert NoisySums.read_file(model)[0].new_words[-1] == "quiverneth"
+    assert "quiverneth" in (tmp_path / "out.jsonl").read_text().lower()
+    synthesize(tmp_path / "more.jsonl", "--from", model, "--seed", 3)
+    assert (tmp_path / "more.jsonl").read_text() == (tmp_path / "out.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "message"),
+    [
+        ("-", ["0.1"], "name files"),
+        ("in.jsonl", ["0.1", "--engine", "ray"], "twice"),
+        ("in.jsonl", ["1.5"], "share of the budget"),
+    ],
+)
+def test_new_words_that_cannot_be_counted_are_refused(synthesize, tmp_path, source, more, message):
+    path = source if source == "-" else write(tmp_path / source, records(2))
+    given = [path, tmp_path / "out.jsonl", "--new-words", *more]
+    done = synthesize(*given, input="{}")
+    assert done.exit_code != 0
+    assert message in " ".join(done.stderr.split())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("author", [None, "author"])
 def test_any_engine_gives_the_same_sums(synthesize, tmp_path, monkeypatch, author):
