@@ -160,7 +160,7 @@ def rows() -> list[Row]:
         *map(largest, ("module", "function", "class", "parameters")),
         Row("tests, lines", lines_of("tests"), 26_000),
         Row("recipes, lines", lines_of("recipes"), 5_000),
-        Row("documentation, words", words_of(*docs), 30_090),
+        Row("documentation, words", words_of(*docs), 30_100),
         Row("README, lines", lines_of_file(ROOT / "README.md"), 150),
         Row("commands of textpriv", commands(), 11),
         Row("public names of textpriv", public_names("textpriv"), 24),
