@@ -194,7 +194,7 @@ def test_records(data_dir, tmp_path):
     out = ["--data-dir", data_dir, "--out", tmp_path / "found", "--draws", 1]
     printed = run("records", *RECORDS, *out)
     found = pd.read_csv(tmp_path / "found.csv")
-    assert set(found["method"]) == set(loaded("records").STYLES)
+    assert set(found["method"]) == {*loaded("records").STYLES, loaded("records").WITH_NEW}
     assert (tmp_path / "found.md").read_text() in printed
     assert (tmp_path / "found.svg").stat().st_size
 

@@ -343,15 +343,12 @@ class NoisySums:
                 0,
                 f"If {unit_of(self.authors)} {verb} replaced, not added: {factor}, plus {at_most(self.delta, 3)}",
             )
+        exposed = "whatever is common to many records, such as what their classes differ in"
+        own, summed = (" but for new words", " in sums") if self.share else ("", "")
         if self.authors is not None:
-            notes.append(f"At most {self.authors:,} records of each author are used")
-        own, exposed = (
-            "",
-            "whatever is common to many records, such as what their classes differ in",
-        )
+            notes.append(f"At most {self.authors:,} records of each author are used{summed}")
         if self.share:
-            own = " but for new words"
-            exposed += f", and each of the {len(self.new_words):,} new words: that many wrote it"
+            exposed += f", and the new words ({len(self.new_words):,}), which many wrote"
             notes.append(
                 f"New words are released in lower case. Noisy counts choose them under the same epsilon: a share of "
                 f"{self.share:g} of its cost, and half of delta. At most {MOST_WORDS} words of {unit_of(self.authors)} count"

@@ -235,7 +235,7 @@ def test_a_model_that_lacks_a_new_word_is_refused(learned, tmp_path):
 def test_the_statement_says_how_words_were_chosen(learned):
     told = " ".join(str(learned.statement_).split())
     assert "a share of 0.1 of its cost, and half of delta" in told
-    assert "each of the 1 new words: that many wrote it" in told
+    assert "the new words (1), which many wrote" in told
     assert "vocabulary but for new words" in told
     mu = release.release_mu(8.0 + math.log1p(-DELTA / 2), DELTA / 2)
     assert learned.noisy_.replaced >= epsilon_of_zcdp(mu**2, DELTA / 2)
