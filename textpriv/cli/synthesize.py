@@ -14,6 +14,7 @@ from textpriv.cli.options import FORCE, FORMAT, INDEX, JSON, FileFormat, OptionG
 from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
+    from textpriv.corpus.plan import Plan
     from textpriv.corpus.synthesis import Output, PrivateRecords
     from textpriv.ledger import Ledger
     from textpriv.synthesis.synthesizer import TextSynthesizer
@@ -186,32 +187,13 @@ def _measured_and_written(
     from textpriv.corpus.checkpoint import only_writer
     from textpriv.corpus.plan import beside
     from textpriv.corpus.stores import is_stream
-    from textpriv.corpus.synthesis import PrivateRecords, plan_synthesis
+    from textpriv.corpus.synthesis import PrivateRecords
     from textpriv.files import is_url, local_path
     from textpriv.index.builtin import ENGLISH
     from textpriv.synthesis.synthesizer import TextSynthesizer
 
-    if not source:
-        raise typer.BadParameter("give the private records and the output, or --from MODEL")
-    if is_stream(output.name) and drawing.model is None:
-        raise typer.BadParameter(
-            "a killed run goes on from its measurement, which a stream has no place for: add --model FILE"
-        )
-    if measuring.engine != "local" and any(map(is_stream, source)):
-        raise typer.BadParameter("a stream is read here: leave out --engine, or name files")
-    if measuring.new_words and (measuring.engine != "local" or any(map(is_stream, source))):
-        raise typer.BadParameter(
-            "--new-words reads files twice, here: name files, without --engine"
-        )
-    measuring.check()
     classes = measuring.classes()
-    plan = plan_synthesis(
-        source,
-        measuring.text_column,
-        measuring.label_column,
-        measuring.author,
-        **{name: getattr(measuring, name) for name in ("format", "encoding", "on_error")},
-    )
+    plan = _plan_of(source, output, measuring, has_model=drawing.model is not None)
     if classes == ("",) and plan.format != "text":
         warn("no --label-column is given: the new records will have no labels")
     records = PrivateRecords(
@@ -240,6 +222,35 @@ def _measured_and_written(
             raise
         sums.unlink()
     return told, synthesizer, records.skipped
+
+
+def _plan_of(
+    source: list[str], output: Output, measuring: MeasureOptions, *, has_model: bool
+) -> Plan:
+    """Return the files of private records; refuse those from which this cannot be measured."""
+    from textpriv.corpus.stores import is_stream
+    from textpriv.corpus.synthesis import plan_synthesis
+
+    if not source:
+        raise typer.BadParameter("give the private records and the output, or --from MODEL")
+    if is_stream(output.name) and not has_model:
+        raise typer.BadParameter(
+            "a killed run goes on from its measurement, which a stream has no place for: add --model FILE"
+        )
+    if measuring.engine != "local" and any(map(is_stream, source)):
+        raise typer.BadParameter("a stream is read here: leave out --engine, or name files")
+    if measuring.new_words and (measuring.engine != "local" or any(map(is_stream, source))):
+        raise typer.BadParameter(
+            "--new-words reads files twice, here: name files, without --engine"
+        )
+    measuring.check()
+    return plan_synthesis(
+        source,
+        measuring.text_column,
+        measuring.label_column,
+        measuring.author,
+        **{name: getattr(measuring, name) for name in ("format", "encoding", "on_error")},
+    )
 
 
 def _measure_once(
