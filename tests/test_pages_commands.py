@@ -78,7 +78,7 @@ def place(tmp_path, monkeypatch):
             file.write(f"{word} {' '.join(f'{x:.3f}' for x in row)}\n")
     (tmp_path / "shards").mkdir()
     for name in ("reviews.jsonl", "tickets.jsonl", "shards/one.jsonl"):
-        (tmp_path / name).write_text('{"text": "The movie was clear."}\n')
+        (tmp_path / name).write_text('{"id": 1, "text": "The movie was clear."}\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -112,7 +112,7 @@ def written(folder: Path, kind: str, content: object) -> Path:
 PLACES = {
     "text": ("txt", "\ufeffgood canaryone film\r\n12 canarytwo", set(), []),
     "gzip": ("txt.gz", "good canaryone\n", set(), []),
-    "twice": ("jsonl", '{"text":"canaryone","text":"good","n":"canaryb"}\n', {"canaryb"}, ["n"]),
+    "twice": ("jsonl", '{"text":"canaryone","n":{"a":"good","a":"canaryb"}}\n', {"canaryb"}, ["n"]),
     "nested": (
         "jsonl",
         '{"text":"canaryone","a":{"canaryb":["\\u0063anaryc"]}}\n',

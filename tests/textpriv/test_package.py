@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import pairwise
 import textpriv
+import textpriv.evaluation
+from textpriv import mechanisms
 
 ROOT = Path(textpriv.__file__).resolve().parent
 HEAVY = ("spacy", "gensim", "numba", "torch", "pyarrow", "scipy", "rich", "typer", "hnswlib")
@@ -128,7 +131,8 @@ def test_every_public_name_resolves(name):
 
 
 def test_dir_lists_the_public_names():
-    assert dir(textpriv) == sorted(textpriv.__all__)
+    for module in (textpriv, textpriv.evaluation, mechanisms, pairwise):
+        assert dir(module) == sorted(module.__all__)
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error():

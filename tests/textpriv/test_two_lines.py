@@ -36,7 +36,7 @@ def test_a_recovery_takes_the_place_of_epsilon():
     vectors = np.random.default_rng(0).normal(size=(300, 4))
     index = textpriv.Index.build(textpriv.Vocabulary(words, vectors))
     assert set(textpriv.privatize("w1 w2", recovery=0.5, index=index).split()) <= set(words)
-    with pytest.raises(MechanismError, match="not both"):
+    with pytest.raises(MechanismError, match="exactly one"):
         textpriv.privatize(TEXT, epsilon=1.0, recovery=0.1)
 
 

@@ -211,7 +211,7 @@ def privatize(
         if left.job and "--resume" not in str(error):  # else the error says so
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise
-    _tell_stay(privatizer.mechanism, release.recovery is None)
+    _tell_stay(privatizer.mechanism, release.recovery is None and not has_events)
     if not (report.documents or report.skipped or as_json):
         warn("the input has no records, so the output has none")
     if run.forget_key and key is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textpriv.errors import lazy_names
 
-__getattr__, __all__ = lazy_names(__name__, __file__)  # pandas and scikit-learn are extras
+__all__ = ["Documents", "Task", "compare"]
+__getattr__, _ = lazy_names(__name__, __file__)  # pandas and scikit-learn are extras
 
 
 def __dir__() -> list[str]:

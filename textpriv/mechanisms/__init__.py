@@ -15,12 +15,17 @@ import catalogue
 
 from textpriv.errors import MechanismError
 
+__all__ = ["default_name", "find_mechanism", "mechanism_names", "registry"]
 registry = catalogue.create("textpriv", "mechanisms", entry_points=True)
 
 NO_DEFAULT = (
     "say how much protection you want, which has no default. A recovery of 0.1 means: an attacker who guesses word by word "
     "recovers at most 10 % of content words. Or give an epsilon, if you know which."
 )
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def mechanism_names() -> dict[str, str]:
@@ -63,5 +68,5 @@ def protection(form: str, **given: Any) -> dict[str, Any]:
     if not amounts:
         raise MechanismError(f"{form}: {NO_DEFAULT}")
     if len(amounts) > 1:
-        raise MechanismError(f"{form} takes exactly one of {', '.join(given)}, not both.")
+        raise MechanismError(f"{form} takes exactly one of {', '.join(given)}.")
     return amounts

@@ -235,6 +235,9 @@ class WordCounts:
         each = math.isqrt(STEP**2 // max(len(words), 1))
         for word in words:
             self._weights[word] += each
+        self._check_size()
+
+    def _check_size(self) -> None:
         if len(self._weights) > _MOST_COUNTED:
             raise TextprivError(
                 f"the texts have more than {_MOST_COUNTED:,} different unknown words. Leave out new words."
@@ -244,6 +247,7 @@ class WordCounts:
         """Add the counts of other records of the same measurement."""
         for word, weight in other._weights.items():
             self._weights[word] += weight
+        self._check_size()
         for author, words in other._of_author.items():
             self._add_to_author(author, words)
 

@@ -274,6 +274,23 @@ def test_more_unknown_words_than_fit_are_refused(monkeypatch):
     with pytest.raises(TextprivError, match="more than 3 different unknown words") as caught:
         made().fit(OWN, ["pos"] * len(OWN))
     assert "zz" not in str(caught.value)
+    whole = WordCounts(public().space(CLASSES), b"key")
+    parts = [whole.empty(), whole.empty()]
+    for part, words in zip(parts, (OWN[:3], OWN[3:6]), strict=True):
+        part.add(public().encoder.encode([" ".join(words)]), ["neg"])
+    whole.merge(parts[0])
+    with pytest.raises(TextprivError, match="more than 3"):
+        whole.merge(parts[1])
+
+
+def test_new_words_leave_the_model_of_the_others_as_it_is():
+    model, more = public().model, public().model.with_words(2)
+    known = np.r_[: model.size, model.size + 2 : more.tokens]
+    old = model.after(model.start, 1)
+    found = more.after(more.start, 1)
+    assert found.sum() == pytest.approx(1.0)
+    assert found[known] / found[known].sum() == pytest.approx(old, rel=0.1)
+    assert (found[model.size : model.size + 2] > 0).all()
 
 
 def test_axes_are_of_the_words_of_the_index(learned, tmp_path):
