@@ -158,3 +158,32 @@ def test_options_of_the_ledger_that_mean_nothing_are_usage_errors(run, tmp_path,
     done = run("synthesize", source, tmp_path / "out.jsonl", "--epsilon", "1", *options)
     assert done.exit_code == 2
     assert told in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_an_author_has_one_account_as_a_number_and_as_text(run, demo_index, tmp_path, account):
+    rows = [{"text": "A good film.", "by": by} for by in (7, "7")]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = ("--author", "by", "--index", demo_index, "--epsilon", "1", "--ledger", account)
+    done = run(
+        "synthesize", tmp_path / "in.jsonl", tmp_path / "out.jsonl", "--records", "2", *given
+    )
+    assert done.exit_code == 0, done.stderr
+    assert Ledger(account).spent(author="7").rho > 0
+    again = run(
+        "privatize",
+        tmp_path / "in.jsonl",
+        tmp_path / "words.jsonl",
+        "--epsilon",
+        "1",
+        "--index",
+        demo_index,
+        "--ledger",
+        account,
+        "--document",
+        "text",
+        "--author",
+        "by",
+        "--author-limit",
+        "9",
+    )
+    assert again.exit_code == 1
