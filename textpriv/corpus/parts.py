@@ -185,13 +185,13 @@ def _set_aside(file: str, bad: BadRecord) -> bytes:
 def make_file(plan: Plan, folder: Checkpoint, task: Mapping[str, Any]) -> dict[str, Any]:
     """Make the missing parts of a file in another process, for Spark and Ray, over a checkpoint folder that all share.
 
-    A task has the number of the file, and those of its records that are not the first of their kind. An error that the user
-    can correct comes back as its message.
+    A task has the number of the file, those of its records that are not the first of their kind, and by what the Privatizer
+    is known. An error that the user can correct comes back as its message.
     """
     file, numbers, first = task["file"], task["numbers"], (1,) * len(plan.release.meaning.texts)
     try:
         assert plan.release.settings is not None
-        release = release_in_process(plan.release.settings, plan.release.meaning)
+        release = release_in_process(plan.release.settings, plan.release.meaning, task["known"])
         done = folder.entries()
         reader = plan.reader(file, lambda position, values: numbers.get(position, first))
         missing = (batch for batch in reader if (file, plan.part_of(batch)) not in done)

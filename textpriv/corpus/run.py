@@ -210,7 +210,8 @@ class _Run:
             return
         each = import_module(f"textpriv.engines.{release.engine}").each
         work = partial(make_file, _sent(plan), folder)
-        tasks = [{"file": file, "numbers": numbers[file]} for file in missing]
+        known = self._privatizer.fingerprint
+        tasks = [{"file": file, "numbers": numbers[file], "known": known} for file in missing]
         with self._watched(folder, set(entries), sum(ends.values())):
             for result in each(tasks, work, address=release.address, workers=release.workers):
                 if "error" in result:

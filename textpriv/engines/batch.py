@@ -233,10 +233,13 @@ def with_children(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> 
 _built: dict[Any, BatchRelease] = {}
 
 
-def release_in_process(settings: PrivatizerSettings, columns: Columns) -> BatchRelease:
+def release_in_process(
+    settings: PrivatizerSettings, columns: Columns, fingerprint: bytes | None = None
+) -> BatchRelease:
     """Return this process's release, built once: the index is loaded with the first rows or task.
 
-    It is built again when the key file or the index folder has been replaced: a process may serve many runs.
+    It is built again when the key file or the index folder has been replaced: a process may serve many runs. One that is
+    not as the Privatizer with the fingerprint is refused, since a statement would say something else of its texts.
     """
     folder = None
     with contextlib.suppress(OSError):  # loading a missing index raises an error of its own
@@ -249,6 +252,8 @@ def release_in_process(settings: PrivatizerSettings, columns: Columns) -> BatchR
         privatizer.warm()
         _built.clear()  # a process that serves many runs must not keep all their indices
         _built[known] = BatchRelease(privatizer, columns)
+    if fingerprint not in (None, _built[known].privatizer.fingerprint):
+        raise CorpusError("settings= must build just the Privatizer that is given beside them.")
     return _built[known]
 
 

@@ -95,7 +95,7 @@ def _pool(
     forks = _forks()
     if forks:
         release.privatizer.warm()
-    own = partial(release_in_process, settings, release.columns)
+    own = partial(release_in_process, settings, release.columns, release.privatizer.fingerprint)
     with _started((lambda: release) if forks else own, workers) as pool:
         yield pool
 

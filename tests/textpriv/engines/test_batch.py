@@ -130,6 +130,14 @@ def test_a_process_reads_a_replaced_key_or_index_anew(index, tmp_path, replaced)
     assert release_in_process(settings, Columns("text", "id")) is not first
 
 
+def test_a_process_refuses_settings_of_another_privatizer(settings):
+    columns, known = Columns("text", "id"), settings.build().fingerprint
+    assert release_in_process(settings, columns, known).privatizer.fingerprint == known
+    other = replace(settings, options={"epsilon": 3.0})
+    with pytest.raises(CorpusError, match="just the Privatizer"):
+        release_in_process(other, columns, known)
+
+
 def test_a_ledger_is_kept_to_this_machine(settings):
     from textpriv.engines import ray, spark
 
