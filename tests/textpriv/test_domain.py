@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 from small_indexes import learned
+from small_trees import random_tree
 from typer.testing import CliRunner
 
 from textpriv import TEM, Index
@@ -102,6 +103,12 @@ def test_texts_replace_the_domain_of_axes():
     assert np.array_equal(index.domain, index.axes.frequency)
 
 
+def test_a_tree_keeps_the_domain_with_other_heights():
+    own = random_tree(90, 3, 1)
+    own.domain = np.full(len(own), 1 / len(own))
+    assert own.reheighted(own.heights * 2).domain is own.domain
+
+
 def test_a_process_that_opens_the_folder_keeps_the_domain(folder):
     sent = Index.load(folder).in_domain(TEXTS)
     assert np.array_equal(pickle.loads(pickle.dumps(sent)).word_frequency, sent.word_frequency)
@@ -141,6 +148,10 @@ def test_the_statement_names_the_domain(index):
     (told,) = (each for each in TEM(index.in_domain(TEXTS), 2.0).statement.notes if "SHA" in each)
     assert told.startswith("Recovery rates are about words as texts of the domain write them")
     assert told not in TEM(index.in_domain(OTHER), 2.0).statement.notes
+    assert (
+        "the texts of the domain are public"
+        in TEM(index.in_domain(OTHER), 2.0).statement.assumptions
+    )
     assert "domain" not in str(TEM(index, 2.0).statement)
 
 
@@ -163,6 +174,25 @@ def test_a_run_is_not_continued_with_other_public_texts(folder, public, tmp_path
     public.write_text("".join(json.dumps({"text": each}) + "\n" for each in OTHER))
     assert "changed: epsilon" in run(*given, code=1)[1]
     assert (tmp_path / "out.txt").read_bytes() == before
+
+
+def test_a_run_is_not_continued_where_other_texts_give_its_epsilon(folder, public, tmp_path):
+    (tmp_path / "in.txt").write_text(f"{WORDS[5]} {WORDS[6]}\n")
+    given = ("privatize", tmp_path / "in.txt", tmp_path / "out.txt", "--index", folder)
+    given = (*given, "--recovery", 0.3, "--recovery-on", public, "--resume")
+    run(*given)
+    with public.open("a") as file:
+        file.write('{"text": "the of the"}\n')
+    assert "changed: domain" in run(*given, code=1)[1]
+
+
+def test_private_texts_are_not_read_as_public(folder, public, tmp_path):
+    given = ("--index", folder, "--recovery", 0.3, "--recovery-on", public)
+    assert (
+        "cannot be read as public"
+        in run("privatize", public, tmp_path / "out.jsonl", *given, code=1)[1]
+    )
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 @pytest.mark.parametrize("command", ["privatize", "decode", "report"])

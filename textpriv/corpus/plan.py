@@ -20,6 +20,7 @@ from textpriv.corpus.release import RunOptions
 from textpriv.corpus.stores import is_stream
 from textpriv.errors import CorpusError
 from textpriv.files import is_url, local_path, lost_by, sha256_file
+from textpriv.mechanisms.base import checksum
 from textpriv.settings import PrivatizerSettings
 from textpriv.spans.policy import SpanPolicy
 
@@ -122,7 +123,7 @@ class Plan:
         A job that is not made like another has a salt of its own, so that two manifests do not show what is equal.
         ``known`` is :func:`known_by`, with a memory for a run that compares several jobs.
         """
-        release, ledger = self.release, privatizer.ledger
+        release, ledger, domain = self.release, privatizer.ledger, privatizer.mechanism.index.domain
         secret = f"seed {privatizer.seed}".encode() if ledger is None else bytes(ledger.mark)
         secret = secret if release.key is None else release.key.secret
         salt = like.get("salt") or secrets.token_hex(8)
@@ -137,6 +138,7 @@ class Plan:
             "epsilon": privatizer.statement.epsilon,
             "mechanism": type(privatizer.mechanism).__name__,
             "settings": privatizer.fingerprint.hex(),
+            "domain": None if domain is None else checksum(domain),
             "format": [
                 self.format,
                 None if self.is_folder else self.files[0].compression,
@@ -194,11 +196,16 @@ def check_corpus(
             "(--author COLUMN), or take the policy tickets or chat."
         )
     check_headers(plan)
+    kept: list[str | Path] = [*read]
+    private = [each.path for each in plan.files if not (is_stream(each.path) or is_url(each.path))]
+    if (both := lost_by(private, kept)) is not None:
+        raise CorpusError(
+            f"{both} has the private texts, so it cannot be read as public. Name public texts."
+        )
     if is_stream(target):
         return plan
     final = local_path(target)
-    kept: list[str | Path] = [*read]
-    kept += [each.path for each in plan.files if not (is_stream(each.path) or is_url(each.path))]
+    kept += private
     if release.key is not None and release.key.path is not None:
         kept.append(release.key.path)
     if release.settings is not None:

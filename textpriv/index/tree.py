@@ -185,7 +185,7 @@ class Tree(Index):
         codes = np.concatenate([[0], number + 1]).astype(np.uint8)
         last = np.searchsorted(number, np.arange(len(values)), side="right") - 1
         looked, shares = self.separated
-        return Tree(
+        made = Tree(
             self.vocabulary,
             self.order,
             codes[self.gaps],
@@ -194,6 +194,8 @@ class Tree(Index):
             source=self.source,
             separated=(looked, [shares[at] for at in last] if shares else ()),
         )
+        made.domain = self.domain
+        return made
 
     # Making trees
 
