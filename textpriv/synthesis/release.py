@@ -81,9 +81,9 @@ class Release:
                 "epsilon must be above 0: it is the protection of one record. 1 is strong, 4 is weak."
             )
         check_privacy_parameters(epsilon, delta)
-        if not 0 <= new_words < 1:
+        if new_words and not 0.001 <= new_words < 1:
             raise TextprivError(
-                "new words take a share of the budget, from 0 up and below 1. A tenth (0.1) is usual."
+                "new words take a share of the budget, from 0.001 up and below 1. A tenth (0.1) is usual."
             )
         if new_words and (budget is not None or ledger is not None):
             raise TextprivError(
@@ -144,8 +144,7 @@ class Release:
     def words(self, counts: WordCounts) -> tuple[str, ...]:
         """Return the words whose noisy weight is above the threshold."""
         weights = counts.total()
-        # Neighbours differ in so many words at most, so the grid is one for them, whatever the number of words is.
-        plan = plan_gaussian(1.0, self.mu * math.sqrt(self.new_words), MOST_WORDS)
+        plan = _plan_of_words(self.mu, self.new_words)
         values = np.array([*weights.values()], np.float64) / STEP
         noisy = replace(plan, dimension=len(weights)).release(values, self._randomness)
         is_above = noisy > threshold(plan, threshold_delta(self.delta, self.new_words))
@@ -210,7 +209,15 @@ def threshold_delta(delta: float, share: float) -> float:
 def noise_mu(epsilon: float, delta: float, share: float) -> float:
     """Return what all noise may cost together; see SYN-6 of mechanisms.md 12.1 for the delta of new words."""
     lost = threshold_delta(delta, share)
-    return release_mu(epsilon + math.log1p(-lost), delta - lost)
+    left = epsilon + math.log1p(-lost)
+    if left <= 0:
+        raise TextprivError("new words need an epsilon above delta. 1 is strong, 4 is weak.")
+    return release_mu(left, delta - lost)
+
+
+def _plan_of_words(mu: float, share: float) -> GaussianPlan:
+    # Neighbours differ in so many words at most, so the grid is one for them, whatever the number of words is.
+    return plan_gaussian(1.0, mu * math.sqrt(share), MOST_WORDS)
 
 
 def threshold(plan: GaussianPlan, delta: float) -> float:
@@ -348,7 +355,10 @@ class NoisySums:
         if self.authors is not None:
             notes.append(f"At most {self.authors:,} records of each author are used{summed}")
         if self.share:
-            exposed += f", and the new words ({len(self.new_words):,}), which many wrote"
+            plan = _plan_of_words(noise_mu(self.epsilon, self.delta, self.share), self.share)
+            least = threshold(plan, threshold_delta(self.delta, self.share))
+            units = "authors" if self.authors else "records, which one person may have written"
+            exposed += f", and each of the new words ({len(self.new_words):,}): it is in some {least:.0f} or more {units}"
             notes.append(
                 f"New words are released in lower case. Noisy counts choose them under the same epsilon: a share of "
                 f"{self.share:g} of its cost, and half of delta. At most {MOST_WORDS} words of {unit_of(self.authors)} count"

@@ -186,6 +186,7 @@ class TextSynthesizer:
             first = Sums(space, first.key)
             records.add_to(first, side.encoder)
         self._set(release.noisy(first))
+        vars(self._side).pop("encoder", None)  # it remembers words of the texts
         return self
 
     @cached_property

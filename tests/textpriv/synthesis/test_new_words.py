@@ -16,7 +16,7 @@ from pairwise.noise.release import GaussianPlan, plan_gaussian
 from textpriv import LabelAxes, TextprivError, TextSynthesizer
 from textpriv.ledger import Ledger
 from textpriv.statement import epsilon_of_zcdp
-from textpriv.synthesis import release, sums
+from textpriv.synthesis import release
 from textpriv.synthesis.features import STEP
 from textpriv.synthesis.release import NoisySums, Release, threshold
 from textpriv.synthesis.sums import MOST_WORDS, WordCounts
@@ -235,7 +235,10 @@ def test_a_model_that_lacks_a_new_word_is_refused(learned, tmp_path):
 def test_the_statement_says_how_words_were_chosen(learned):
     told = " ".join(str(learned.statement_).split())
     assert "a share of 0.1 of its cost, and half of delta" in told
-    assert "the new words (1), which many wrote" in told
+    mu = release.noise_mu(8.0, DELTA, SHARE) * math.sqrt(SHARE)
+    plan = plan_gaussian(1.0, mu, MOST_WORDS)
+    least = f"{threshold(plan, DELTA / 2):.0f}"
+    assert f"each of the new words (1): it is in some {least} or more records, which one" in told
     assert "vocabulary but for new words" in told
     mu = release.release_mu(8.0 + math.log1p(-DELTA / 2), DELTA / 2)
     assert learned.noisy_.replaced >= epsilon_of_zcdp(mu**2, DELTA / 2)
@@ -248,6 +251,8 @@ def test_the_statement_says_how_words_were_chosen(learned):
     [
         ({"share": 1.0}, "share of the budget"),
         ({"share": -0.1}, "share of the budget"),
+        ({"share": 1e-20}, "share of the budget"),
+        ({"epsilon": 1e-7}, "need an epsilon above delta"),
         ({"budget": PrivacyBudget(4.0, DELTA, "add/remove")}, "do not count the delta"),
     ],
 )
@@ -269,18 +274,8 @@ def test_bad_labels_are_refused_before_words_are_measured():
     assert not seen
 
 
-def test_more_unknown_words_than_fit_are_refused(monkeypatch):
-    monkeypatch.setattr(sums, "_MOST_COUNTED", 3)
-    with pytest.raises(TextprivError, match="more than 3 different unknown words") as caught:
-        made().fit(OWN, ["pos"] * len(OWN))
-    assert "zz" not in str(caught.value)
-    whole = WordCounts(public().space(CLASSES), b"key")
-    parts = [whole.empty(), whole.empty()]
-    for part, words in zip(parts, (OWN[:3], OWN[3:6]), strict=True):
-        part.add(public().encoder.encode([" ".join(words)]), ["neg"])
-    whole.merge(parts[0])
-    with pytest.raises(TextprivError, match="more than 3"):
-        whole.merge(parts[1])
+def test_fit_keeps_no_word_of_the_texts(learned):
+    assert "encoder" not in vars(learned._side)
 
 
 def test_new_words_leave_the_model_of_the_others_as_it_is():
