@@ -335,7 +335,8 @@ def epsilon_of_zcdp(rho: float, delta: float) -> float:
     if rho == 0:
         return 0.0
     order = zcdp_order(rho, delta)
-    return max((rho * order + renyi_surcharge(order, delta)) * (1 + _ROUNDED), 0.0)
+    # Near zero the two terms cancel, so their rounding is absolute.
+    return max((rho * order + renyi_surcharge(order, delta)) * (1 + _ROUNDED) + 1e-15, 0.0)
 
 
 def zcdp_order(rho: float, delta: float) -> float:
@@ -345,7 +346,7 @@ def zcdp_order(rho: float, delta: float) -> float:
         return rho * order + renyi_surcharge(order, delta)
 
     # Around the order at which the simpler conversion, rho + 2 sqrt(rho ln(1 / delta)), is least.
-    order, octaves = 1 + math.sqrt(math.log(1 / delta) / rho), 4.0
+    order, octaves = 1 + min(math.sqrt(-math.log(delta) / rho), 1e100), 4.0
     for _ in range(12):
         steps = (2.0 ** (step * octaves / 8) for step in range(-8, 9))
         # A huge rho has its best order where floats no longer tell it from 1.
