@@ -5,7 +5,6 @@ The output distributions of a mechanism are public, so learning with them is pos
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from scipy.special import log_softmax, softmax
 from textpriv.errors import TextprivError, needs
 from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.language.ngrams import token_ids
-from textpriv.mechanisms.base import Mechanism, checksum
+from textpriv.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -105,7 +104,7 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
             )
         if len(self.classes_) < 2:
             raise TextprivError("expected at least 2 classes in y, found one.")
-        originals = _Originals(_shared(self.mechanism.average()), counts.T @ shares)
+        originals = _Originals(_shared(self.mechanism), counts.T @ shares)
         self.words_ = originals.words
         learner = _Learner(originals, counts, labels, shares, len(self.classes_))
         self.C_, start = (self.C, None) if self.C else learner.chosen()
@@ -147,17 +146,14 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         return count_matrix(*token_ids(masked, index.vocabulary), len(index))
 
 
-_last: dict[Any, OutputDistribution] = {}  # that of the last fit
+_last: list[tuple[Mechanism, OutputDistribution]] = []  # those of the last fit: some 100 MB
 
 
 def _shared(mechanism: Mechanism) -> OutputDistribution:
-    """Return the output distribution of a mechanism, the same one for equal mechanisms: to list it takes most of a fit."""
-    binding = json.dumps([mechanism.binding(), checksum(mechanism.index.word_frequency)])
-    key = type(mechanism), binding
-    if key not in _last:
-        _last.clear()  # each has some 100 MB
-        _last[key] = OutputDistribution(mechanism)
-    return _last[key]
+    """Return the output distribution of a mechanism, kept for its next fit: to list it takes most of one."""
+    if not _last or _last[0][0] is not mechanism:
+        _last[:] = [(mechanism, OutputDistribution(mechanism.average()))]
+    return _last[0][1]
 
 
 @dataclass(frozen=True)

@@ -340,6 +340,9 @@ class Mechanism(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), self.index, **self.settings()), ()
 
+    def __deepcopy__(self, memo: Any) -> Mechanism:
+        return self  # it never changes, so clones of an estimator share its tables
+
     def __repr__(self) -> str:
         listed = [f"{key}={reprlib.repr(value)}" for key, value in self.settings().items()]
         return f"{self.name}({', '.join(listed)})"
@@ -355,7 +358,9 @@ def _with_metric(stated: PrivacyStatement, index: Index) -> PrivacyStatement:
     if index.domain is not None:
         told = "Recovery rates are about words as texts of the domain write them"
         digest = checksum(index.domain)[:16]
-        stated = stated.extended(notes=[f"{told} (SHA-256 of their frequencies: {digest})"])
+        is_public = () if index.axes else ("the texts of the domain are public",)
+        notes = [f"{told} (SHA-256 of their frequencies: {digest})"]
+        stated = stated.extended(assumptions=is_public, notes=notes)
     return stated if index.axes is None else index.axes.added_to(stated)
 
 
