@@ -89,7 +89,8 @@ def _commands(_: str) -> Iterator[str]:
         yield "| option | what it is |\n|---|---|"
         for each in command.params:
             if each.name not in ("help", "help_all"):
-                yield f"| `{_written(each)}` | {_cell(each.help or '', '<br>')}{_values(each)} |"
+                rare = " *Rare.*" if getattr(each, "hidden", False) else ""
+                yield f"| `{_written(each)}` | {_cell(each.help or '', '<br>')}{_values(each)}{rare} |"
         yield ""
 
 

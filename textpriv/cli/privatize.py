@@ -172,7 +172,7 @@ def privatize(
     force: bool = FORCE,
     as_json: bool = JSON,
 ) -> None:
-    """Replace every word of the texts with a private one.
+    """Redraw every word of the texts at random; some come out unchanged.
 
     You get the complete output or none. The last lines say what is guaranteed, and what is not.
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but records were left out.
