@@ -341,6 +341,7 @@ class NoisySums:
         notes = [
             "All texts that are drawn, in any number, and all tables of words come from one release and cost nothing more",
             "A second measurement of the same people adds its loss to this one",
+            "Facts do not survive: texts are made of word counts, and no sentence of a record is kept",
         ]
         if math.isfinite(self.epsilon):
             replaced = self.replaced
@@ -350,7 +351,7 @@ class NoisySums:
                 0,
                 f"If {unit_of(self.authors)} {verb} replaced, not added: {factor}, plus {at_most(self.delta, 3)}",
             )
-        exposed = "whatever is common to many records, such as what their classes differ in"
+        exposed = "whatever is common to many records, such as their number and what their classes differ in"
         own, summed = (" but for new words", " in sums") if self.share else ("", "")
         if self.authors is not None:
             notes.append(f"At most {self.authors:,} records of each author are used{summed}")

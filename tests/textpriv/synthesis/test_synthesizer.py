@@ -194,3 +194,9 @@ def test_an_index_of_another_language_needs_a_model():
         TextSynthesizer(1.0, index=index).fit(["ja"])
     words = NGrams.count(["ja nein."], index.vocabulary)
     assert len(TextSynthesizer(1.0, index=index, model=words).fit(["ja"]).sample(2)) == 2
+
+
+def test_the_statement_says_that_facts_go_and_numbers_show(fitted):
+    told = " ".join(str(fitted.statement_).split())
+    assert "Facts do not survive" in told
+    assert "their number" in told
