@@ -160,8 +160,8 @@ def test_options_of_the_ledger_that_mean_nothing_are_usage_errors(run, tmp_path,
     assert told in " ".join(done.stderr.replace("│", " ").split())
 
 
-def test_an_author_has_one_account_as_a_number_and_as_text(run, demo_index, tmp_path, account):
-    rows = [{"text": "A good film.", "by": by} for by in (7, "7")]
+def test_an_author_named_by_a_number_has_one_account(run, demo_index, tmp_path, account):
+    rows = [{"text": text, "by": 7} for text in ("A good film.", "A bad film.")]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = ("--author", "by", "--index", demo_index, "--epsilon", "1", "--ledger", account)
     done = run(
