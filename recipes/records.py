@@ -55,7 +55,7 @@ BAYES, RANKING, NOTHING = "sums as naive Bayes", "private ranking", "commonest c
 DESCENT = "noisy gradient descent"
 WITH_NEW, SHARE = "with new words", 0.1  # of the budget
 STYLES = {CLEAR: "--", WORDS: ":", SYNTHETIC: "o-", BAYES: "s-", RANKING: "^-", NOTHING: "-."}
-STYLES |= {DESCENT: "x-"}
+STYLES |= {DESCENT: "x-", WITH_NEW: "*-"}
 SETS = {
     "imdb": "IMDB",
     "yelp": "Yelp",
