@@ -22,13 +22,13 @@ FOLDERS = {  # about so many lines of each folder of textpriv
     "tokenization": 700,
     "spans": 2_510,
     "pipeline": 1_060,
-    "corpus": 3_115,
+    "corpus": 3_125,
     "engines": 1_200,
     "ledger": 730,
     "guarantees": 1_690,
     "evaluation": 1_910,
     "web": 1_200,
-    "cli": 1_990,
+    "cli": 2_000,
 }
 CENTRAL = ("settings", "privatizer", "statement", "randomness", "run_key", "errors")
 
@@ -151,14 +151,14 @@ def rows() -> list[Row]:
     docs = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "mechanisms.md"]
     own = [ROOT / "textpriv" / f"{name}.py" for name in CENTRAL]
     return [
-        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_220),
+        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_240),
         *(Row(f"  {name}/", lines_of(f"textpriv/{name}"), most) for name, most in FOLDERS.items()),
         Row("textpriv/synthesis, lines", lines_of("textpriv/synthesis"), 1_800),
         Row("  settings.py to errors.py", sum(map(lines_of_file, own)), 1_540),
         Row("pairwise, lines", lines_of("pairwise"), 7_400),
         Row("modules", len(modules()), 161),
         *map(largest, ("module", "function", "class", "parameters")),
-        Row("tests, lines", lines_of("tests"), 26_950),
+        Row("tests, lines", lines_of("tests"), 27_000),
         Row("recipes, lines", lines_of("recipes"), 5_000),
         Row("documentation, words", words_of(*docs), 30_000),
         Row("README, lines", lines_of_file(ROOT / "README.md"), 150),

@@ -188,10 +188,9 @@ def test_a_run_is_not_continued_where_other_texts_give_its_epsilon(folder, publi
 
 def test_private_texts_are_not_read_as_public(folder, public, tmp_path):
     given = ("--index", folder, "--recovery", 0.3, "--recovery-on", public)
-    assert (
-        "cannot be read as public"
-        in run("privatize", public, tmp_path / "out.jsonl", *given, code=1)[1]
-    )
+    said = run("privatize", public, tmp_path / "out.jsonl", *given, code=1)[1]
+    assert "cannot be read as public" in said
+    assert "epsilon" not in said
     assert not (tmp_path / "out.jsonl").exists()
 
 

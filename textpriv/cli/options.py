@@ -140,6 +140,12 @@ class MechanismOptions(OptionGroup):
 
         return in_domain(open_index(self.index_name), self.recovery_on)
 
+    def refuse_private(self, source: list[str]) -> None:
+        """Refuse private texts as those of the domain, before an epsilon is chosen for them."""
+        from textpriv.corpus.plan import refuse_private
+
+        refuse_private(source, [] if self.recovery_on is None else [self.recovery_on])
+
     def settings(self) -> dict[str, Any]:
         """Return all keyword arguments of the mechanism; refuse those that it does not take."""
         found = {} if self.prior is None else {"prior": self.prior}

@@ -114,6 +114,11 @@ class WorkOptions(OptionGroup):
         names = "workers", "engine", "address", "resume", "rotates"
         return {name: getattr(self, name) for name in names}
 
+    def set_messages(self) -> None:
+        """Say as much as was asked for, and how."""
+        events.set(self.log_json)
+        quiet.set(self.quiet)
+
     def open_key(self, ends: list[str], ledger: Path | None) -> RunKey | None:
         """Open the run key. A stream has none; a ledger or a seed replaces it."""
         from textpriv.corpus.stores import is_stream
@@ -183,8 +188,8 @@ def privatize(
     from textpriv.corpus.checkpoint import Checkpoint
 
     _refuse_mixed(target, as_json)
-    events.set(run.log_json)
-    quiet.set(run.quiet)
+    release.refuse_private(source)
+    run.set_messages()
     key, more = run.open_key([*source, target], account.ledger), account.settings(run.seed)
     if key is not None:
         more["run_key"] = key.secret

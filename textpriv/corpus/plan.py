@@ -198,10 +198,7 @@ def check_corpus(
     check_headers(plan)
     kept: list[str | Path] = [*read]
     private = [each.path for each in plan.files if not (is_stream(each.path) or is_url(each.path))]
-    if (both := lost_by(private, kept)) is not None:
-        raise CorpusError(
-            f"{both} has the private texts, so it cannot be read as public. Name public texts."
-        )
+    refuse_private(private, kept)
     if is_stream(target):
         return plan
     final = local_path(target)
@@ -225,6 +222,14 @@ def check_corpus(
     if not (release.overwrite or release.resume):
         refuse_taken(target)
     return plan
+
+
+def refuse_private(private: Iterable[str], read: Iterable[str | Path]) -> None:
+    """Refuse a file of private texts that is also read as a public one."""
+    if (both := lost_by(filter(os.path.exists, private), read)) is not None:
+        raise CorpusError(
+            f"{both} has the private texts, so it cannot be read as public. Name public texts."
+        )
 
 
 def _plain_name(name: str | os.PathLike[str]) -> str:

@@ -135,6 +135,11 @@ class PrivateRecords:
             space = PublicSide(index, new_words=new).space(self.classes, space.authors)
         first = Sums(space)
         self._add(first, index, workers, (begun, 1.0 if self.is_stream else 0.6), new)
+        if self.skipped and first.is_empty:
+            raise CorpusError(
+                f"every record was left out ({', '.join(self.skipped)}), so nothing was measured. Name the columns: "
+                "--text-column, --label-column, --author."
+            )
         # Topics need a second reading, which a stream has not.
         space = first.space if self.is_stream else measurement.topics(first)
         if space is not first.space:

@@ -20,6 +20,10 @@ _CORPUS, _CLASS, _CELL = Prior(1.0, 1.0), Prior(0.3, 0.4), Prior(0.3, 0.4)
 _MATCHED, _ROUNDS = 4_000, 3  # texts that are drawn to match the corpus, and how often
 _LONGEST = 400  # words of a text that is drawn to match
 _LARGEST = 12.0  # of a tilt that is matched
+_SURE, _USUAL = (
+    4.0,
+    16,
+)  # deviations of a bin of lengths that counts; words of a text where none does
 _DOUBT = 5.0  # texts with a word, below which their share says little
 _AT_ONCE, _MOST_AT_ONCE = 5_000, 25_000  # texts
 _KEPT_MARK = KEPT - CLASSES.index("punctuation")
@@ -84,11 +88,11 @@ class Generator:
 
     @cached_property
     def _lengths(self) -> Array:
-        """The share of each bin of lengths; a bin within two deviations of zero has none."""
+        """The share of each bin of lengths; one that noise alone may have filled has none."""
         found = self.noisy.lengths
-        sure = np.where(found > 2 * self.noisy.lengths_sigma, found, 0.0)
+        sure = np.where(found > _SURE * self.noisy.lengths_sigma, found, 0.0)
         if not sure.any():
-            sure = np.where(found == found.max(), 1.0, 0.0)
+            sure = np.where(EDGES == _USUAL, 1.0, 0.0)
         return np.asarray(sure / sure.sum())
 
     def _draw_lengths(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -90,6 +90,11 @@ class Sums:
             del own[self.space.authors :]
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no record was added."""
+        return not (self._chosen or self._total.any())
+
+    @property
     def authors(self) -> Set[bytes]:
         """The ``identity_bytes`` of all authors whose records were added."""
         return self._chosen.keys()

@@ -366,6 +366,27 @@ def test_an_output_is_never_written_over_the_input(synthesize, reviews):
     assert reviews.read_bytes() == before
 
 
+def test_a_misspelt_column_measures_nothing(run, reviews, demo_index, tmp_path):
+    done = run(
+        "synthesize",
+        reviews,
+        tmp_path / "out.jsonl",
+        "--epsilon",
+        "1",
+        "--index",
+        demo_index,
+        "--author",
+        "custommer",
+        "--on-error",
+        "skip",
+    )
+    assert done.exit_code == 1
+    assert "every record was left out (missing_name), so nothing was measured" in " ".join(
+        done.stderr.split()
+    )
+    assert not list(tmp_path.glob("out.jsonl*"))
+
+
 def test_a_record_that_is_skipped_does_not_end_the_run(synthesize, tmp_path):
     strange = [{"text": "a", "label": "Quiverneth"}] * 2
     path = write(tmp_path / "in.jsonl", [*records(), {"label": "neg"}, *strange])

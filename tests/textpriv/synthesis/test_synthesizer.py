@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import re
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from small_synthesis import WORDS, public
 from textpriv import TextprivError, TextSynthesizer
 from textpriv.index import Index
 from textpriv.language.ngrams import NGrams
+from textpriv.synthesis.features import EDGES
 from textpriv.synthesis.release import NoisySums
 from textpriv.synthesis.shrinkage import Prior, shrunk
 from textpriv.vocabulary import Vocabulary
@@ -200,3 +203,18 @@ def test_the_statement_says_that_facts_go_and_numbers_show(fitted):
     told = " ".join(str(fitted.statement_).split())
     assert "Facts do not survive" in told
     assert "their number" in told
+
+
+def test_a_length_that_noise_alone_may_show_is_not_drawn(fitted):
+    sigma, found = fitted.noisy_.lengths_sigma, np.zeros(len(EDGES))
+    found[EDGES == 8], found[EDGES == 16], found[EDGES == 4096] = (
+        900 * sigma,
+        4.1 * sigma,
+        3.9 * sigma,
+    )
+    generator = copy(fitted._generator)
+    for lengths, most in ((found, 22), (found * 0, 22)):
+        vars(generator).pop("_lengths", None)
+        generator.noisy = replace(fitted.noisy_, lengths=lengths)
+        drawn = generator._draw_lengths(2_000, np.random.default_rng(0))
+        assert 16 <= drawn.max() <= most
