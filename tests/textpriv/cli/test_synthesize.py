@@ -514,7 +514,7 @@ def own_index(run, synthesize, reviews, tmp_path):
 
 def test_a_saved_measurement_gives_axes_of_an_index(run, own_index, reviews, tmp_path):
     private = tmp_path / "private.jsonl"
-    done = run("privatize", reviews, private, "--index", own_index, "--recovery", 0.6)
+    done = run("privatize", reviews, private, "--index", own_index, "--recovery", 0.9)
     assert done.exit_code == 0, done.stderr
     told = " ".join(done.stderr.split())
     assert "in the domain, an attacker" in told
@@ -533,7 +533,7 @@ def test_the_commands_of_the_page_on_axes_run(run, demo_index, reviews, tmp_path
     }
     monkeypatch.chdir(tmp_path)
     # So few different words give no smaller share.
-    for line in block.replace("--recovery 0.1", "--recovery 0.7").splitlines():
+    for line in block.replace("--recovery 0.1", "--recovery 0.9").splitlines():
         _, name, *arguments = line.split()
         done = run(name, *arguments, *quicker.pop(name))
         assert done.exit_code == 0, done.stderr
