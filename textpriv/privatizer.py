@@ -94,6 +94,12 @@ class Privatizer:
         spans: SpanPolicy | str | Mapping[str, Any] | None = None,
         detector: Detector | Sequence[Detector] | None = None,
     ) -> None:
+        if not isinstance(mechanism, Mechanism):
+            raise TextprivError(
+                f"a Privatizer needs a mechanism such as textpriv.TEM(index, epsilon=...); got {type(mechanism).__name__}."
+            )
+        if not isinstance(policy, TokenPolicy | None):
+            raise TextprivError("policy takes a TokenPolicy. Pass a policy of spans as spans=.")
         if spans is None and detector is not None:
             raise TextprivError("a detector needs a policy for the spans it finds: pass spans=.")
         if ledger is not None and (seed is not None or run_key is not None):

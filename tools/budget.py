@@ -151,14 +151,14 @@ def rows() -> list[Row]:
     docs = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "mechanisms.md"]
     own = [ROOT / "textpriv" / f"{name}.py" for name in CENTRAL]
     return [
-        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_240),
+        Row("textpriv, lines", lines_of("textpriv") - lines_of("textpriv/synthesis"), 23_260),
         *(Row(f"  {name}/", lines_of(f"textpriv/{name}"), most) for name, most in FOLDERS.items()),
         Row("textpriv/synthesis, lines", lines_of("textpriv/synthesis"), 1_800),
-        Row("  settings.py to errors.py", sum(map(lines_of_file, own)), 1_540),
+        Row("  settings.py to errors.py", sum(map(lines_of_file, own)), 1_545),
         Row("pairwise, lines", lines_of("pairwise"), 7_400),
         Row("modules", len(modules()), 161),
         *map(largest, ("module", "function", "class", "parameters")),
-        Row("tests, lines", lines_of("tests"), 27_000),
+        Row("tests, lines", lines_of("tests"), 27_020),
         Row("recipes, lines", lines_of("recipes"), 5_000),
         Row("documentation, words", words_of(*docs), 30_000),
         Row("README, lines", lines_of_file(ROOT / "README.md"), 150),

@@ -380,7 +380,7 @@ def test_wrong_settings_are_refused_where_they_are_given(changes):
 def test_settings_of_single_calls_are_refused(reading):
     nlp = reading(component_form)
     for use in (nlp, lambda text, **more: list(nlp.pipe([text], **more))):
-        with pytest.raises(TypeError, match="epsilon"):
+        with pytest.raises(MechanismError, match="component_cfg"):
             use("A dog.", component_cfg={"textpriv": {"epsilon": 3.0}})
 
 
@@ -424,6 +424,16 @@ def test_a_tokenizer_made_by_hand_is_saved(folder, tmp_path, mechanism):
 def test_a_tokenizer_made_by_hand_takes_what_a_config_holds():
     with pytest.raises(MechanismError, match="PrivateTokenizer takes"):
         PrivateTokenizer(spacy.blank("en"), mechanism=lambda index: None)
+
+
+def test_a_tokenizer_made_by_hand_takes_a_pipeline():
+    with pytest.raises(MechanismError, match="PrivateTokenizer takes"):
+        PrivateTokenizer(spacy.blank("en").vocab, mechanism="tem")
+
+
+def test_a_detector_that_is_no_list_is_refused():
+    with pytest.raises(MechanismError, match="detect takes a list"):
+        spacy.blank("en").add_pipe("textpriv", config={"recovery": 0.1, "detect": "patterns"})
 
 
 @both_forms

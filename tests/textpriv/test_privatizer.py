@@ -233,6 +233,10 @@ def test_wrong_arguments_are_refused(mechanism, index):
         list(Privatizer(mechanism).pipe(["film"], batch_size=0))
     with pytest.raises(TextprivError, match="not both"):
         Privatizer(mechanism, seed=1, run_key=RUN_KEY)
+    with pytest.raises(TextprivError, match=r"needs a mechanism .* got Index"):
+        Privatizer(index)
+    with pytest.raises(TextprivError, match="policy takes a TokenPolicy"):
+        Privatizer(mechanism, "keep")
     with pytest.raises(TextprivError, match="pass spans="):
         Privatizer(mechanism, detector=PatternDetector())
     with pytest.raises(TextprivError, match="detector takes detectors"):

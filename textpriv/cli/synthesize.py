@@ -164,7 +164,7 @@ def synthesize(
     if as_json:
         print_json(told)
     else:
-        kind = " without labels" * (noisy.classes == ("",))
+        kind = " without labels" if noisy.classes == ("",) else ""
         say(f"{target}: {told['records']:,} new records{kind}\n\n{synthesizer.statement_}")
     if noisy.rows.reshape(len(noisy.classes), -1).sum(axis=1).min() * noisy.epsilon < _FEW:
         warn("a class needs some thousands of records at epsilon 1, and one has far fewer")

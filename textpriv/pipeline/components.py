@@ -40,6 +40,8 @@ class PrivateTokenizer(PrivateForm):
     """
 
     def __init__(self, nlp: Language, **options: Any) -> None:
+        if not isinstance(nlp, Language):
+            raise MechanismError("PrivateTokenizer takes the pipeline: PrivateTokenizer(nlp, ...).")
         if hasattr(nlp, "tokenizer"):  # made by hand, so that the config does not have it yet
             if callable(options.get("mechanism")):
                 raise MechanismError(

@@ -21,7 +21,7 @@ from spacy.language import Language
 from spacy.pipeline import EntityRuler, SpanRuler
 from spacy.tokens import Doc, Span
 
-from textpriv.errors import IndexFolderError, VocabularyError
+from textpriv.errors import IndexFolderError, MechanismError, VocabularyError
 from textpriv.pipeline.annotations import (
     RECORD,
     Carried,
@@ -96,11 +96,12 @@ class PrivateForm:
             with contextlib.suppress(IndexFolderError):
                 self.prepare()
 
-    def __call__(self, raw: Any) -> Doc:
+    def __call__(self, raw: Any, **settings: Any) -> Doc:
         """Return the private document of a raw text, or for the component of a raw `Doc`, which is not changed.
 
         ``doc._.textpriv`` has ``"statement"``, one object for all documents, and ``"counts"``, tokens by class.
         """
+        _refuse_settings(settings)
         return next(self._release([self._read(raw)]))
 
     def pipe(
@@ -109,6 +110,7 @@ class PrivateForm:
         *,
         batch_size: int = DEFAULT_BATCH,
         once: bool = False,
+        **settings: Any,
     ) -> Iterator[Doc]:
         """Yield the private document of each raw one of a stream, in order.
 
@@ -122,6 +124,7 @@ class PrivateForm:
             Draw the same text the same way each time. Without a seed or a run key, this holds as long as this object lives
             and keeps its index.
         """
+        _refuse_settings(settings)
         for batch in spacy.util.minibatch(map(self._read, stream), batch_size):
             yield from self._release(batch, once)
 
@@ -276,6 +279,13 @@ class PrivateForm:
     def __repr__(self) -> str:
         opened = "not opened" if self._privatizer is None else repr(self._privatizer)
         return f"{type(self).__name__}({opened}, {self._language})"
+
+
+def _refuse_settings(given: dict[str, Any]) -> None:
+    if given:
+        raise MechanismError(
+            f"textpriv takes no {min(given)!r} for single calls (component_cfg): put settings in its config."
+        )
 
 
 def _is_asked_by_ruler() -> bool:

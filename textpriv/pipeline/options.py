@@ -79,6 +79,8 @@ class PipelineOptions:
                 raise MechanismError(f"{name} is a number above 0 and below {most}; got {value!r}.")
         if isinstance(self.mechanism, str):
             find_mechanism(self.mechanism)
+        if isinstance(self.detect, str):
+            raise MechanismError(f"detect takes a list, such as [{self.detect!r}].")
         if self.seed is not None and self.run_key is not None:
             raise MechanismError("Give a seed (for experiments) or a run key, not both.")
 

@@ -304,7 +304,7 @@ class SpacyDetector:
     def fingerprint(self) -> str:
         """The pipeline's settings, rules and weights; not the words that it has met."""
         content = hashlib.sha256(self._nlp.to_bytes(exclude=["vocab"])).hexdigest()
-        return f"spacy {version('spacy')} {content} None"
+        return f"spacy {version('spacy')} {content}"
 
 
 class PresidioDetector:
