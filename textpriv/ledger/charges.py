@@ -43,25 +43,13 @@ class DocumentName:
 
 @dataclass(frozen=True)
 class Terms:
-    """The settings of a release, and what they cost.
+    """The settings of a release, and what they cost."""
 
-    Attributes
-    ----------
-    settings : bytes
-        Fingerprint of everything that decides, with a key, what is drawn.
-    distance : str
-        Names the distance that epsilon is measured by; epsilons add only under one distance.
-    epsilon : float
-        In units of 1/distance.
-    word_loss, word_rho : float
-        Largest loss of one drawn word, in nats and in zCDP. Default: ``word_loss**2 / 2``, which holds of every mechanism.
-    """
-
-    settings: bytes
-    distance: str
-    epsilon: float
-    word_loss: float
-    word_rho: float | None = None
+    settings: bytes  # fingerprint of everything that decides, with a key, what is drawn
+    distance: str  # that epsilon is measured by; epsilons add only under one distance
+    epsilon: float  # in units of 1/distance
+    word_loss: float  # the largest of one drawn word, in nats
+    word_rho: float | None = None  # the same in zCDP; default: word_loss**2 / 2, which always holds
 
     @classmethod
     def of(cls, mechanism: Mechanism, settings: bytes) -> Terms:
@@ -87,9 +75,8 @@ def settings_fingerprint(
 ) -> bytes:
     """Return 32 bytes that stand for everything that decides, with a key, what is drawn.
 
-    A key is used again only where it gives the same words again. So everything that the sampler reads belongs here, and the
-    version of the package, since a new one may draw in another order. Of typed spans these are their policy and detectors,
-    in JSON types.
+    That is everything that the sampler reads, and the version of the package, since a new one may draw in another order.
+    Of typed spans these are their policy and detectors, in JSON types.
     """
     from textpriv import __version__
 
@@ -108,37 +95,21 @@ class Shared:
     """A loss by one draw that documents share, counted once for all releases of its scope."""
 
     drawn: bytes  # what the draw follows from besides the ledger's key and the name of the scope; public
-    scope: (
-        str  # "person" for the author's draw, "document" for that of all versions of the document
-    )
+    scope: str  # "person" for the author's draw, "document" for that of all its versions
     nats: float
     rho: float  # in zCDP
 
 
 @dataclass(frozen=True)
 class Charge:
-    """One document that is to be released.
-
-    Attributes
-    ----------
-    document : DocumentName
-    content : bytes
-        What the mechanism is given of the document. Only the same content gets a stored key again. It is stored as a keyed
-        hash.
-    tokens : int
-        How many words are drawn.
-    nats, rho : float
-        The most that is lost besides the words; rho in zCDP.
-    shared : tuple of Shared
-        What is lost by draws that this release shares with others.
-    """
+    """One document that is to be released."""
 
     document: DocumentName
-    content: bytes = field(repr=False)
-    tokens: int
-    nats: float = 0.0
-    rho: float = 0.0
-    shared: tuple[Shared, ...] = ()
+    content: bytes = field(repr=False)  # of the document; only the same gets a stored key again
+    tokens: int  # how many words are drawn
+    nats: float = 0.0  # the most that is lost besides the words
+    rho: float = 0.0  # the same in zCDP
+    shared: tuple[Shared, ...] = ()  # what draws lose that this release shares with others
 
 
 @dataclass(frozen=True)

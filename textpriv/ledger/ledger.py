@@ -1,16 +1,8 @@
 """The ledger: what each document and author has spent, and the keys that repeat a release, in one SQLite file.
 
-A ledger is charged before anything is drawn. It refuses, or it writes the charge to the disk and returns the random key of
-the release. The same document with the same settings gets its first key again and pays nothing. Three sums are kept, and
-all bounds hold at once; ``mechanisms.md`` proves them in section 10.5:
-
-epsilon
-    Over releases under one distance, which is that of one index. Words alone.
-nats
-    The worst case between any two documents, or collections of an author, of the same shape: words and typed spans, under
-    all distances.
-rho
-    The same in zero-concentrated differential privacy.
+A ledger is charged before anything is drawn. It keeps three sums, and all bounds hold at once (``mechanisms.md``, 10.5):
+epsilon over the releases under one index, of words alone; nats, the worst case between any two documents, or collections of
+an author, of the same shape, under all indexes; and rho, the same in zero-concentrated differential privacy.
 
 A draw that releases share, such as one shift for all dates of an author, counts once in the account of each whose it is.
 A measurement of whole records counts for their authors alone, in rho. No number of nats bounds it.
@@ -48,7 +40,6 @@ _SENTENCES = {
     "author_limit": "an author's documents at most {} nats in all",
     "author_rho_limit": _IN_RHO.replace("WHOSE", "author"),
 }
-LIMITS = tuple(_SENTENCES)
 _UNIT = 10**6
 _LARGEST = 2**62  # millionths of one amount; SQLite refuses sums above 2^63
 
@@ -106,9 +97,14 @@ class Ledger:
         author_rho_limit: float | None = None,
     ) -> None:
         self.path = Path(path).absolute()
-        of_document = document_limit, document_nats_limit, document_rho_limit
-        named = zip(LIMITS, (*of_document, author_limit, author_rho_limit), strict=True)
-        self.limits = {name: limit for name, limit in named if limit is not None}
+        given = {
+            "document_limit": document_limit,
+            "document_nats_limit": document_nats_limit,
+            "document_rho_limit": document_rho_limit,
+            "author_limit": author_limit,
+            "author_rho_limit": author_rho_limit,
+        }
+        self.limits = {name: limit for name, limit in given.items() if limit is not None}
         self._limits = {
             name: _millionths(name, limit, rounding=ROUND_FLOOR)
             for name, limit in self.limits.items()
@@ -240,7 +236,7 @@ class Ledger:
         self, connection: sqlite3.Connection, whose: str, name: bytes, entry: _Entry
     ) -> None:
         """Refuse what would pass a limit of a document or an author; shared draws that it has are paid."""
-        nats_limit = {"document": "document_nats_limit", "author": "author_limit"}[whose]
+        nats_limit = "author_limit" if whose == "author" else "document_nats_limit"
         rho_limit = f"{whose}_rho_limit"
         if not {nats_limit, rho_limit} & self._limits.keys():
             return
@@ -265,25 +261,16 @@ class Ledger:
     def spent(
         self, *, document: DocumentKey | None = None, author: DocumentKey | None = None
     ) -> Spent:
-        """Return what a document, or an author, has spent; zero for an unknown name."""
-        if (document is None) == (author is None):
-            raise LedgerError("give a document or an author; totals() is for all.")
-        if author is not None:
-            return self._spent("author = ?", self._hash(b"author", identity_bytes(author)))
-        assert document is not None
-        return self._spent("document = ?", self._hash(b"document", identity_bytes(document)))
-
-    def totals(self) -> Spent:
-        """Return what all documents have spent together."""
-        return self._spent("TRUE")
-
-    def _spent(self, which: str, *name: bytes) -> Spent:
-        counts = "SELECT COUNT(DISTINCT document), COUNT(*), COALESCE(SUM(tokens), 0) FROM releases"
+        """Return what a document, or an author, or without either all have spent; zero for an unknown name."""
+        which, name = "TRUE", list[bytes]()
+        for whose, given in (("document", document), ("author", author)):
+            if given is not None:
+                which = f"{which} AND {whose} = ?"
+                name.append(self._hash(whose.encode(), identity_bytes(given)))
+        count = "SELECT COUNT(DISTINCT document), COUNT(*), COALESCE(SUM(tokens), 0) FROM releases WHERE"
         by_distance = "SELECT distance, SUM(epsilon) FROM releases"
         with self._transaction("BEGIN") as connection:
-            documents, releases, tokens = connection.execute(
-                f"{counts} WHERE {which}", name
-            ).fetchone()
+            documents, releases, tokens = connection.execute(f"{count} {which}", name).fetchone()
             epsilon = connection.execute(f"{by_distance} WHERE {which} GROUP BY distance", name)
             units = {distance: amount / _UNIT for distance, amount in epsilon}
             nats, rho = _sums(connection, which, *name)
@@ -306,11 +293,8 @@ class Ledger:
         for name, limit in self.limits.items():
             factor = factor_in_words(epsilon_of_zcdp(limit, DELTA)) if "rho" in name else ""
             limits.append(_SENTENCES[name].format(at_most(limit), factor))
-        refused = "No limit is set."
-        if limits:
-            refused = (
-                f"Refused before anything is drawn is what would pass a limit: {'; '.join(limits)}."
-            )
+        refused = "Refused before anything is drawn is what would pass a limit: "
+        refused = f"{refused}{'; '.join(limits)}." if limits else "No limit is set."
         return (
             "Every release is counted before it is drawn. The epsilons of a document's releases under one index add up, "
             "and the worst-case losses, in nats, of all releases of a document, and of an author's documents, add up "
@@ -321,9 +305,8 @@ class Ledger:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(
-            Ledger, self.path, **self.limits
-        ), ()  # another process opens the file itself
+        # Another process opens the file itself.
+        return partial(Ledger, self.path, **self.limits), ()
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"

@@ -93,7 +93,7 @@ def transaction(
 def check_format(path: Path, connection: sqlite3.Connection) -> None:
     """Refuse what is no ledger, and one of another format."""
     if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION,):
-        raise none_there(path)
+        raise _no_ledger(path)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != _FORMAT:
         raise LedgerError(
@@ -127,24 +127,19 @@ def plain_errors(path: Path) -> Iterator[None]:
     except (UnicodeDecodeError, sqlite3.DatabaseError) as error:
         message = str(error)
         if "not a database" in message:
-            raise none_there(path) from None
+            raise _no_ledger(path) from None
         is_damaged = any(sign in message for sign in ("no such", "decode to UTF-8", "malformed"))
         if is_damaged or not isinstance(error, sqlite3.OperationalError):
             raise damaged(path) from None
         remedy = "nothing of this was counted. Repair the cause, and try again"
         if "locked" in message or "busy" in message:
-            remedy = (
-                f"another process has held it for {_PATIENCE:.0f} seconds. End that, and try again"
-            )
+            remedy = f"another process has held it for {_PATIENCE:.0f} seconds. End that, and retry"
         elif "readonly" in message or "unable to open" in message:
-            remedy = (
-                "it and its folder must be writable. Change that, or use a ledger in another folder"
-            )
+            remedy = "it and its folder must be writable. Change that, or use another folder"
         raise LedgerError(f"cannot use the ledger {path} ({message}): {remedy}.") from None
 
 
-def none_there(path: Path) -> LedgerError:
-    """Return the error of a file that is no ledger."""
+def _no_ledger(path: Path) -> LedgerError:
     return LedgerError(
         f"{path} is no ledger. Name another file; a new one is made where there is none."
     )

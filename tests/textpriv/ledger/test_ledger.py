@@ -102,7 +102,7 @@ def test_accounts_are_sums_of_distinct_releases_and_draws(tmp_path_factory, give
         for document in (author + "a", author + "b"):
             spent = ledger.spent(document=document)
             assert (spent.nats, spent.rho) == sums(document)
-    assert (ledger.totals().nats, ledger.totals().rho) == sums("")
+    assert (ledger.spent().nats, ledger.spent().rho) == sums("")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_accounts_are_sums_of_distinct_releases_and_draws(tmp_path_factory, give
 def test_an_amount_that_cannot_be_added_is_refused(ledger, changes, tokens):
     with pytest.raises(LedgerError):
         ledger.charge(replace(TERMS, **changes), charge("a", tokens=tokens))
-    assert ledger.totals().releases == 0
+    assert ledger.spent().releases == 0
 
 
 # Identity
@@ -129,7 +129,7 @@ def test_the_same_release_gets_its_first_key_and_is_counted_once(path):
     again, twice = Ledger(path).charge_all(TERMS, [charge("a"), charge("a")])
     assert (first.charged, again.charged, twice.charged) == (True, False, False)
     assert first.key == again.key == twice.key
-    assert Ledger(path).totals().releases == 1
+    assert Ledger(path).spent().releases == 1
 
 
 def test_whatever_differs_gets_a_key_of_its_own_and_is_counted(ledger):
@@ -147,7 +147,7 @@ def test_whatever_differs_gets_a_key_of_its_own_and_is_counted(ledger):
 def test_names_of_different_types_are_different_names(ledger):
     for name in ("7", 7, b"7"):
         assert ledger.charge(TERMS, charge(name, author=name)).charged
-    assert ledger.totals().documents == 3
+    assert ledger.spent().documents == 3
     assert ledger.spent(author=7).documents == 1
     assert ledger.spent(document="author").releases == 0
 
@@ -157,7 +157,7 @@ def test_a_document_cannot_change_its_author(ledger, first, author):
     ledger.charge(TERMS, charge("a", first))
     with pytest.raises(LedgerError, match="another author"):
         ledger.charge(replace(TERMS, settings=b"other"), charge("a", author))
-    assert ledger.totals().releases == 1
+    assert ledger.spent().releases == 1
 
 
 # Limits
@@ -187,7 +187,7 @@ def test_a_limit_in_nats_counts_a_new_shared_draw(path, whose):
     ledger = Ledger(path, **{limit: 20 + draw.nats / 2})  # enough for the words alone
     with pytest.raises(LimitError, match=f"limit of this {whose}"):
         ledger.charge(CHEAP, charge("a", "ann", shared=[draw]))
-    assert ledger.totals().releases == 0
+    assert ledger.spent().releases == 0
 
 
 def test_a_limit_in_rho_adds_up_all_versions_and_draws(path):
@@ -222,7 +222,7 @@ def test_a_batch_over_the_limit_counts_nothing_and_names_the_place(path):
     with pytest.raises(LimitError) as refusal:
         ledger.charge_all(TERMS, [charge("a"), charge("b"), charge("a", content=b"two")])
     assert refusal.value.position == 2
-    assert ledger.totals().releases == 0
+    assert ledger.spent().releases == 0
 
 
 def test_a_shared_draw_of_nobody_is_refused(ledger):

@@ -70,7 +70,7 @@ def test_authors_who_change_together_lose_the_square(path):
     ledger = Ledger(path)
     ledger.charge_authors([ANN, BOB], 0.5)
     ledger.charge_authors([ANN], 0.25)
-    assert ledger.totals().rho == 4 * 0.5 + 0.25
+    assert ledger.spent().rho == 4 * 0.5 + 0.25
 
 
 def test_processes_at_once_never_pass_a_limit_together(path):

@@ -145,7 +145,7 @@ def test_a_process_killed_inside_a_transaction_has_counted_nothing(path, monkeyp
 
     _, status = os.waitpid(fork(die), 0)
     assert os.WIFSIGNALED(status)
-    assert ledger.totals().releases == 0
+    assert ledger.spent().releases == 0
 
     def interrupt(length: int) -> bytes:
         raise KeyboardInterrupt
@@ -154,7 +154,7 @@ def test_a_process_killed_inside_a_transaction_has_counted_nothing(path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         ledger.charge(TERMS, charge("a"))
     monkeypatch.undo()
-    assert ledger.totals().releases == 0
+    assert ledger.spent().releases == 0
     assert ledger.charge(TERMS, charge("a")).charged
 
 
@@ -168,7 +168,7 @@ def test_many_processes_may_make_and_use_the_same_ledger_at_once(path):
     children = [fork(lambda n: Ledger(path).charge(TERMS, charge(n)), n) for n in range(8)]
     ended = [ended_well(child) for child in children]
     assert all(ended)
-    assert Ledger(path).totals().documents == 8
+    assert Ledger(path).spent().documents == 8
     assert os.listdir(path.parent) == ["ledger"]
 
 
@@ -178,7 +178,7 @@ def test_threads_and_forks_share_a_ledger(path):
         list(pool.map(lambda n: ledger.charge(TERMS, charge(n % 20)), range(60)))
         child = fork(lambda: [ledger.charge(TERMS, charge(n)) for n in range(30)])
     assert ended_well(child)
-    assert ledger.totals().releases == 30
+    assert ledger.spent().releases == 30
 
 
 def test_a_ledger_travels_by_its_path_and_keeps_its_limits(path):
@@ -293,7 +293,7 @@ def test_a_ledger_with_strange_values_is_refused(path, change):
     with opened(path) as connection:
         connection.executescript(f"PRAGMA ignore_check_constraints = 1; {change}")
     with pytest.raises(LedgerError, match="damaged") as refusal:
-        Ledger(path).totals()
+        Ledger(path).spent()
     assert SECRET not in str(refusal.value)
 
 
@@ -330,7 +330,7 @@ def test_a_ledger_that_is_replaced_while_in_use_is_refused(path, how):
     else:
         os.replace(other, path)
     match = "writable" if how == "removed" else "was replaced by another file"
-    for use in (lambda: ledger.charge(TERMS, charge("b")), ledger.totals):
+    for use in (lambda: ledger.charge(TERMS, charge("b")), ledger.spent):
         with pytest.raises(LedgerError, match=match):
             use()
 
@@ -364,5 +364,5 @@ def test_places_where_no_ledger_can_be_are_reported(tmp_path):
 def test_a_name_with_special_characters_is_only_a_name(tmp_path):
     path = tmp_path / "a ?mode=memory&#%41 é"
     Ledger(path).charge(TERMS, charge("a"))
-    assert Ledger(path).totals().releases == 1
+    assert Ledger(path).spent().releases == 1
     assert [each.name for each in tmp_path.iterdir()] == [path.name]

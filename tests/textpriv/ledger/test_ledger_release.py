@@ -172,7 +172,7 @@ def test_the_loss_counts_the_words_that_are_drawn(index, path):
     private = Privatizer(mechanism, TokenPolicy(number="mask"), ledger=Ledger(path))
     private.privatize("Good film, 17 bad plots.", DocumentName("a", "ann"))
     assert private.privatize("...", "b") == "..."  # nothing is drawn
-    spent = private.ledger.totals()
+    spent = private.ledger.spent()
     assert (spent.releases, spent.tokens) == (1, 4)
     assert spent.nats == pytest.approx(4 * mechanism.statement.figures["worst_word_loss"], rel=1e-5)
 
@@ -183,7 +183,7 @@ def test_nothing_is_drawn_after_a_refusal(index, path, monkeypatch):
     texts, keys = ["good", "bad", "film", "plot"], ["a", "b", "a", "c"]
     with pytest.raises(LimitError, match="document 2: the limit of this document"):
         list(private.pipe(texts, keys))
-    assert (mechanism.drawn, private.ledger.totals().releases) == (0, 0)
+    assert (mechanism.drawn, private.ledger.spent().releases) == (0, 0)
 
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -279,7 +279,7 @@ def test_the_command_counts_by_columns_repeats_for_nothing_and_refuses(index, pa
         refused = privatize(index, tmp_path, *account, *limit, "--number", "mask")
         assert refused.exit_code == 1
         assert "the limit of this" in refused.stderr.replace("\n", " ")
-    assert Ledger(path).totals().releases == 12
+    assert Ledger(path).spent().releases == 12
 
 
 @pytest.mark.parametrize(
