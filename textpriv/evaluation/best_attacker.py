@@ -219,7 +219,7 @@ class BestAttacker:
 
 def sampled_text(model: NGrams, count: int = _SAMPLED, seed: int = 0) -> PublicText:
     """Return words drawn from a public model, all of one document, for attacks where no public text is at hand."""
-    drawn = model.sample(count, np.random.default_rng(seed))[0]
+    drawn = model.sample(count, np.random.default_rng(seed))
     return PublicText(model, drawn, np.array([0, count]))
 
 

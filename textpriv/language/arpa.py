@@ -22,15 +22,10 @@ _LARGEST = 0.999  # of a context's probability that its successors have
 
 
 def read_arpa(path: Path, words: Sequence[str]) -> NGrams:
-    """Read the n-grams of up to three tokens over a vocabulary.
+    """Read the n-grams of up to three tokens over a vocabulary; a TextprivError names the line that cannot be read.
 
     N-grams with a word outside the vocabulary are left out, so their contexts back off. The end of a sentence counts as the
     start of the next one.
-
-    Raises
-    ------
-    TextprivError
-        Naming the line that cannot be read; for a file without its end, and one without unigrams of the vocabulary.
     """
     size = len(words)
     place = {word: at for at, word in enumerate(words)} | {START: size, "</s>": size}

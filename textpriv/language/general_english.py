@@ -18,13 +18,7 @@ PER_UNIT = 10  # steps of the logarithms in which the files keep weights, in one
 
 
 def general_english(words: Sequence[str]) -> NGrams:
-    """Return the trigram model of general English over a vocabulary.
-
-    Parameters
-    ----------
-    words : sequence of str
-        In lower case. Words that the model does not know are as likely as its rarest one.
-    """
+    """Return the trigram model of general English over words in lower case; unknown ones are as likely as its rarest."""
     return _over(tuple(words))
 
 

@@ -1,4 +1,4 @@
-"""A public n-gram model over the words of a vocabulary, of one to three words.
+"""A public n-gram model over the words of a vocabulary, of up to three tokens.
 
 Tokens are numbers: words 0 to V - 1, then released symbols such as punctuation, and last all other words. After a context c
 the probability of a token interpolates the orders: that of its successors, and a back-off weight times the probability after
@@ -42,13 +42,13 @@ class NGrams:
     size : int
         Words V of the vocabulary.
     symbols : tuple of str
-        Symbol number s is token ``V + s``; the first is the start of a document. Other words are the last token.
+        Symbol number s is token ``V + s``; the first is the start of a document. The last token is any other word.
     single : ndarray of uint32, shape (N,)
         Of all N tokens; the last entry is ``ONE``.
     offsets, seconds, pairs : ndarray of int64, shape (N + 1,), of int32 and of uint32, shape (P,)
-        The pairs that begin with token v are those from ``offsets[v]`` to ``offsets[v + 1]``, by rising second tokens.
+        Pairs that begin with token v are in ``offsets[v]:offsets[v + 1]``, by rising second tokens.
     pair_offsets, thirds, triples : ndarray of int64, shape (P + 1,), of int32 and of uint32, shape (Q,)
-        The same of the triples that begin with a pair.
+        The same of triples that begin with a pair.
     """
 
     size: int
@@ -181,34 +181,23 @@ class NGrams:
             last[listed] = words[at[listed]]
         return last
 
-    def sample(
-        self, length: int, rng: np.random.Generator, documents: int = 1
-    ) -> NDArray[np.int32]:
-        """Draw documents of so many words; shape (documents, length), -1 for other words."""
-        words, found = self.words_only(), np.empty((documents, length), np.int32)
-        earlier = before = np.full(documents, self.start)
+    def sample(self, length: int, rng: np.random.Generator) -> NDArray[np.int32]:
+        """Draw a document of so many words; -1 for other words."""
+        words, found = self.words_only(), np.empty(length, np.int32)
+        earlier = before = np.array([self.start])
         for position in range(length):
             earlier, before = before, words.draw(before, earlier, rng)
-            found[:, position] = np.where(before == self.tokens - 1, -1, before)
+            found[position] = before[0] if before[0] < self.size else -1
         return found
 
     def words_only(self, *, other: bool = True) -> NGrams:
-        """Return the model of the next word, given that it is a word and no symbol; contexts keep symbols.
-
-        Without other words every draw is a word of the vocabulary.
-        """
+        """Return the model of the next word, given that it is no symbol, or not even another word."""
         kept = np.arange(self.tokens) < self.size
         kept[-1] = other
         return self.tilted(kept.astype(np.float64))
 
     def tilted(self, factors: NDArray[np.float64]) -> NGrams:
-        """Return the model with each token's probability times a factor, in every context, and scaled to a sum of one.
-
-        Parameters
-        ----------
-        factors : ndarray, shape (N,)
-            From 0 up; a token with 0 is never drawn.
-        """
+        """Return the model with each token's probability times a factor of 0 or more, in every context, scaled to 1."""
         single, pairs, triples, backoff, pair_backoff = self.weights
         pairs, triples = pairs * factors[self.seconds], triples * factors[self.thirds]
         before, pair = self._contexts
@@ -247,7 +236,7 @@ class NGrams:
         pairs: tuple[NDArray[Any], ...] = _NONE,
         triples: tuple[NDArray[Any], ...] = _NONE,
     ) -> NGrams:
-        """Make a model of the weights of single tokens, and of contexts (rising), last tokens and weights of longer n-grams.
+        """Make a model of weights: of single tokens, and with contexts (rising) and last tokens, of longer n-grams.
 
         Contexts of ``triples`` are positions in ``pairs``.
         """
@@ -271,10 +260,7 @@ class NGrams:
     def count(cls, texts: Iterable[str], vocabulary: Vocabulary) -> NGrams:
         """Count n-grams of up to three tokens in public texts, by the tokenizer of the vocabulary's language.
 
-        Parameters
-        ----------
-        texts : iterable of str
-            Never the private texts: the model is public.
+        Never count private texts: the model is public.
 
         Examples
         --------
@@ -292,37 +278,20 @@ class NGrams:
         ids: NDArray[np.integer],
         offsets: NDArray[np.int64],
         size: int,
-        order: int = 3,
-        *,
         symbols: tuple[str, ...] = SYMBOLS,
     ) -> NGrams:
         """Count n-grams in public documents, by absolute discounting (Ney, Essen and Kneser 1994).
 
-        Parameters
-        ----------
-        ids, offsets
-            As of :meth:`perplexity`.
-        size : int
-            Words V of the vocabulary.
-        order : int
-            Tokens in the longest n-gram: 1, 2 or 3.
-        symbols : tuple of str
-            Those that are told apart, ``START`` and ``OTHER`` first.
+        ``ids`` and ``offsets`` are as for :meth:`perplexity`; ``symbols`` begin with ``START`` and ``OTHER``.
         """
-        if order not in (1, 2, 3):
-            raise TextprivError(f"order is 1, 2 or 3 tokens; got {order}.")
         model = cls.from_probabilities(size, symbols, np.ones(size + len(symbols) + 1))
         if len(ids) and not -1 - len(SYMBOLS) <= ids.min() <= ids.max() < size:
             raise TextprivError(f"a word id is beyond the {size:,} words of the vocabulary.")
         tokens = model.of_ids(ids)
         before, earlier = _tokens_before(tokens, offsets, model.start)
         single = (np.bincount(tokens, minlength=model.tokens) + 1).astype(np.float64)
-        if order == 1:
-            return cls.from_probabilities(size, symbols, single)
         pairs = _counted(before, tokens, model.tokens)
         model = cls.from_probabilities(size, symbols, single, pairs)
-        if order == 2:
-            return model
         triples = _counted(model.find(0, earlier, before), tokens, model.tokens)
         return cls.from_probabilities(size, symbols, single, pairs, triples)
 
@@ -402,7 +371,7 @@ _NAMES = [each.name for each in fields(NGrams)]
 
 
 def write_model(path: Path, model: NGrams) -> None:
-    """Write all fields of a model."""
+    """Write all fields of a model, on the disk."""
     with open(path, "wb") as file:
         np.savez_compressed(file, **{name: getattr(model, name) for name in _NAMES})
         flush(file)

@@ -29,9 +29,9 @@ def mechanism(epsilon: float = 1.0) -> TEM:
     )
 
 
-def model(seed: int = 2, order: int = 3, size: int = SIZE) -> NGrams:
+def model(seed: int = 2, size: int = SIZE) -> NGrams:
     ids = np.random.default_rng(seed).choice([STOP, *range(-1, size)], 60)
-    return NGrams.from_ids(ids, np.array([0, 20, 60]), size, order, symbols=MARKS)
+    return NGrams.from_ids(ids, np.array([0, 20, 60]), size, symbols=MARKS)
 
 
 def weights_of(ngrams: NGrams) -> np.ndarray:
@@ -53,9 +53,9 @@ def all_paths(emission, ngrams: NGrams, released) -> dict[tuple[int, ...], float
     return found
 
 
-@pytest.mark.parametrize(("order", "seed"), [(1, 0), (2, 1), (3, 2), (3, 3)])
-def test_the_posterior_is_that_of_all_paths_with_symbols(order, seed):
-    mech, ngrams = mechanism(), model(seed, order)
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_posterior_is_that_of_all_paths_with_symbols(seed):
+    mech, ngrams = mechanism(), model(seed)
     candidates = Candidates.of(mech, weights_of(ngrams), SIZE + 1)
     rng = np.random.default_rng(seed)
     offsets = np.array([0, 4, 5, 5, 9])

@@ -204,7 +204,7 @@ def test_the_better_attacker_counts(make):
     # Each word is followed by the next one: context says more than the word.
     ids = np.tile(np.arange(SIZE, dtype=np.int32), 50)
     offsets = np.array([0, len(ids)])
-    text = PublicText(NGrams.from_ids(ids, offsets, SIZE, 2), ids, offsets)
+    text = PublicText(NGrams.from_ids(ids, offsets, SIZE), ids, offsets)
     alone, reader = (
         BestAttacker(PRIOR, is_content=IS_CONTENT),
         BestAttacker(PRIOR, "content", text, IS_CONTENT),
