@@ -1,8 +1,4 @@
-"""The errors a user can meet, one class a kind, and the one about a missing optional package.
-
-Every message says what was expected, what was found and what to do, and never quotes a private text. The command line turns
-these into a short message; programming mistakes stay ordinary exceptions.
-"""
+"""The errors a user can meet, and the one about a missing optional package. No message quotes a private text."""
 
 from __future__ import annotations
 
@@ -23,10 +19,6 @@ class TextprivError(ValueError):
 
 class VocabularyError(TextprivError):
     """Words, vectors or a prior that cannot form a vocabulary."""
-
-
-class MetricError(TextprivError):
-    """A distance that is not a metric, or does not fit the vectors."""
 
 
 class IndexFolderError(TextprivError):
@@ -104,7 +96,7 @@ def how_to_install(extra: str) -> str:
 
 
 def _packages(extra: str) -> Iterator[str]:
-    """The packages of an extra, and of the extras that it names."""
+    """Yield the packages of an extra, and of the extras that it names."""
     try:
         listed = [each.split(";") for each in requires("textpriv") or () if ";" in each]
     except PackageNotFoundError:

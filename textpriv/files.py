@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, on the disk when that is said, private until they are published, known by SHA-256."""
+"""Files: written whole or not at all, on the disk when that is said, private until they are published."""
 
 from __future__ import annotations
 
@@ -59,13 +59,8 @@ def cache_folder() -> Path:
 def atomic_write(path: Path, *, mode: int = 0o600, replace: bool = True) -> Iterator[BinaryIO]:
     """Open a new file that appears under its name, and on the disk, when the block ends well; else nothing is left.
 
-    Parameters
-    ----------
-    path : Path
-    mode : int
-        Its permissions once it appears; until then its owner alone can read it.
-    replace : bool
-        Whether it replaces a file of that name. If not, a FileExistsError is raised, also for one that was just made.
+    It has its mode once it appears; until then its owner alone can read it. Without ``replace`` a file of that name, even
+    one that was just made, is a FileExistsError.
     """
     temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
     try:
@@ -76,13 +71,10 @@ def atomic_write(path: Path, *, mode: int = 0o600, replace: bool = True) -> Iter
         if replace:
             os.replace(temporary, path)
         else:
-            # Unlike a rename, a link never replaces a file.
-            os.link(temporary, path)
-            os.unlink(temporary)
-    except BaseException:
+            os.link(temporary, path)  # unlike a rename, it never replaces a file
+    finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
-        raise
     sync_folder(path.parent)
 
 
@@ -108,7 +100,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def umask() -> int:
-    """The permissions that this process takes from new files and folders."""
+    """Return the permissions that this process takes from new files and folders."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

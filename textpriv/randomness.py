@@ -8,6 +8,7 @@ Documents without a key read on from a fresh stream. NumPy generators are predic
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -74,7 +75,7 @@ def _encryptor(secret: bytes) -> CipherContext:
 
 
 class _GeneratorStream(RandomWords):
-    """A NumPy generator behind the same face: for experiments, not for release."""
+    """A NumPy generator as a stream: for experiments."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -92,7 +93,7 @@ def fill_each(
 
 
 def as_stream(rng: RandomWords | np.random.Generator) -> RandomWords:
-    """Accept a stream or a NumPy generator (the latter is predictable: for experiments only)."""
+    """Return a stream as it is, and a NumPy generator as one."""
     return _GeneratorStream(rng) if isinstance(rng, np.random.Generator) else rng
 
 
@@ -117,9 +118,7 @@ def framed(content: bytes) -> bytes:
 def document_identity(settings: bytes, key: DocumentKey, content: bytes) -> bytes:
     """Return the identity of a document, from which its stream follows.
 
-    The same identity gives the same output again, so it shows whether a document has changed. All three parts are needed:
-    under one stream two contents show where they differ, and outputs occur together for one pair of originals that never
-    occur together for another.
+    All three parts are needed: two contents under one stream show where they differ.
 
     Parameters
     ----------
@@ -152,30 +151,22 @@ class Occurrences:
 class KeyedStreams:
     """Streams of documents under one run key.
 
+    A stream's key is BLAKE2b, keyed with the run key, of the identity with its type. So no two identities share a stream.
+
     Parameters
     ----------
     run_key : bytes, optional
-        32 secret bytes. With them and a document's identity the draws can be repeated, which undoes the protection: keep
-        them as secret as the text, and only as long as a run may be resumed.
+        32 secret bytes, which undo the protection: keep them as secret as the text. Default: fresh ones.
     seed : int, optional
         For experiments: derives the run key from a number that can be guessed.
-
-    Notes
-    -----
-    A stream's key is BLAKE2b, keyed with the run key, of the identity with its type. So no two identities share a stream.
     """
 
     def __init__(self, run_key: bytes | None = None, *, seed: int | None = None) -> None:
         if seed is not None and run_key is not None:
             raise TextprivError("give a run key or a seed, not both.")
         if seed is not None:
-            if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-                raise TextprivError(
-                    f"a seed must be a whole number; got {type(seed).__name__}. Leave it out to release text."
-                )
-            run_key = hashlib.blake2b(
-                str(int(seed)).encode(), digest_size=32, person=b"textpriv-seed"
-            ).digest()
+            number = str(operator.index(seed)).encode()
+            run_key = hashlib.blake2b(number, digest_size=32, person=b"textpriv-seed").digest()
         self._run_key = os.urandom(32) if run_key is None else _secret("run key", run_key)
 
     def stream(self, identity: DocumentKey) -> Stream:

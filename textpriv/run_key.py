@@ -1,8 +1,7 @@
-"""The file of a run key: made, read and destroyed here.
+"""The file of a run key: 32 secret bytes from which, with a document's identity, its randomness follows.
 
-A run key is 32 secret bytes from which, with a document's identity, the document's randomness follows. With the key and the
-released texts the protection can be undone. So the key is in a file of its own that only its owner may read, beside the
-output and never in it.
+The key and the released texts undo the protection. So the key has a file of its own, beside the output, that only its
+owner may read.
 """
 
 from __future__ import annotations
@@ -36,12 +35,8 @@ class RunKey:
         """
         if os.fspath(path).startswith("env:"):
             name = os.fspath(path).removeprefix("env:")
-            if (given := os.environ.get(name)) is None:
-                raise CorpusError(
-                    f"The environment variable {name} is not set: it must have the run key."
-                )
-            secret = _secret(given.encode(), f"The environment variable {name}")
-            return cls(None, secret, fresh=False)
+            given = os.environ.get(name, "").encode()  # one that is not set is no key either
+            return cls(None, _secret(given, f"The environment variable {name}"), fresh=False)
         place = Path(path).absolute()
         if os.path.lexists(place):
             return cls(place, read_run_key(place), fresh=False)
@@ -69,8 +64,7 @@ class RunKey:
     def forget(self) -> bool:
         """Destroy the file: overwrite it, synchronise, remove it; return whether there was one.
 
-        A journal, a snapshot or a flash drive's spare blocks may still hold the bytes. Where that matters, keep the key
-        on an encrypted disk or in memory (``/dev/shm``).
+        A journal, a snapshot or a flash drive's spare blocks may still hold the bytes.
         """
         if self.path is None:
             return False
@@ -95,8 +89,7 @@ def read_run_key(path: str | os.PathLike[str]) -> bytes:
             secret = file.read(4 * _BYTES) if stat.S_ISREG(status.st_mode) else b""
     except OSError as error:
         raise CorpusError(
-            f"Cannot read the run key {path}: {error.strerror}. Name another file (--key, run_key); a new key is made where "
-            "there is none."
+            f"Cannot read the run key {path}: {error.strerror}. Name another file (--key, run_key)."
         ) from None
     mode = status.st_mode
     if not stat.S_ISREG(mode):
@@ -123,6 +116,5 @@ def _secret(given: bytes, name: str) -> bytes:
         if len(found := bytes.fromhex(given.decode("ascii").strip())) == _BYTES:
             return found
     raise CorpusError(
-        f"{name} is no run key: expected {_BYTES} bytes or {2 * _BYTES} hexadecimal digits. Name another (--key, run_key); "
-        "a new key is made where there is none."
+        f"{name} is no run key: expected {_BYTES} bytes or {2 * _BYTES} hexadecimal digits. Name another (--key, run_key)."
     )

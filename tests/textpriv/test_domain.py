@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from textpriv import TEM, Index
 from textpriv.cli.app import app
-from textpriv.errors import MetricError
+from textpriv.errors import TextprivError
 from textpriv.evaluation import compare
 from textpriv.evaluation.comparison import Documents, Task
 from textpriv.guarantees import epsilon as choosing
@@ -93,7 +93,7 @@ def test_a_choice_is_kept_for_its_domain_alone(index, monkeypatch):
 
 
 def test_texts_of_another_language_are_refused(index):
-    with pytest.raises(MetricError, match="content word"):
+    with pytest.raises(TextprivError, match="content word"):
         index.in_domain(["the of", "zanzibar"])
 
 

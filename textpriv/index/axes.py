@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import MetricError
+from textpriv.errors import TextprivError
 from textpriv.statement import PrivacyStatement, at_most, factor_in_words
 
 AXES, FREQUENCY = "axes.npy", "frequency.npy"  # files of an index folder
@@ -52,7 +52,7 @@ class Axes:
 
     def __post_init__(self) -> None:
         if not self.is_sound:
-            raise MetricError(
+            raise TextprivError(
                 "axes need one finite coordinate of every word for each label, frequencies above 0 that sum to 1, and "
                 "epsilons from 0 up. Make them with LabelAxes."
             )

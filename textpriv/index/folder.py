@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import IndexFolderError, MetricError, VocabularyError
+from textpriv.errors import IndexFolderError, TextprivError, VocabularyError
 from textpriv.files import flush, sha256_file, umask
 from textpriv.index.axes import AXES, FREQUENCY, Axes
 from textpriv.index.grid import Grid
@@ -172,7 +172,7 @@ def _axes(path: Path, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> 
     try:
         listed = {**meta["axes"], "labels": tuple(meta["axes"]["labels"])}
         return Axes(values=arrays[AXES], frequency=arrays[FREQUENCY], **listed)
-    except (KeyError, TypeError, MetricError):
+    except (KeyError, TypeError, TextprivError):
         refuse(path / AXES, "it has no axes of these words")
 
 

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import IndexFolderError, MetricError
+from textpriv.errors import IndexFolderError, TextprivError
 from textpriv.index import folder
 from textpriv.index.axes import Axes
 from textpriv.index.grid import (
@@ -128,14 +128,14 @@ class Index:
 
         Raises
         ------
-        MetricError
+        TextprivError
             If the vectors do not suit the space, or model or axes are of other words.
         """
         if model is not None and model.size != len(vocabulary):
-            raise MetricError("The language model is of another vocabulary.")
+            raise TextprivError("The language model is of another vocabulary.")
         grid, rows = Grid.of(vocabulary, space, projection, fine, axes)
         if k < 1:
-            raise MetricError(f"k= must be at least 1, not {k}.")
+            raise TextprivError(f"k= must be at least 1, not {k}.")
         with progress_bar("exact lists", progress) as report:
             lists = exact_lists(grid, min(k, len(vocabulary)), report)
         moved = grid.moved(rows, lists[0])
@@ -344,7 +344,7 @@ def _frequency_in(texts: Iterable[str], vocabulary: Vocabulary) -> NDArray[np.fl
     ids, _ = token_ids(texts, vocabulary)
     counts = np.bincount(ids[ids >= 0], minlength=len(vocabulary))
     if not counts[vocabulary.is_content].any():
-        raise MetricError(
+        raise TextprivError(
             "The public texts have no content word of the index. Give texts of its language."
         )
     # Good and Turing: as many words of other texts are new as were seen once.

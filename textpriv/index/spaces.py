@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import MetricError
+from textpriv.errors import TextprivError
 from textpriv.index.axes import Axes
 from textpriv.vocabulary.vocabulary import Vocabulary
 
@@ -26,16 +26,16 @@ def transformed(
 ) -> NDArray[np.float64]:
     """Return the coordinates of a space before rounding, shape (V, n)."""
     if space not in SPACES:
-        raise MetricError(
+        raise TextprivError(
             f"There is no space {space!r}. Use one of {', '.join(SPACES)}. For a distance of your own, transform the "
             'vectors so that it is Euclidean, and use space="euclidean"; unit vectors rank words as angles do.'
         )
     if projection is not None and space == MANHATTAN:
-        raise MetricError(
+        raise TextprivError(
             'A projection may lengthen Manhattan distances. Use space="euclidean" or "unit" with projection=.'
         )
     if axes is not None and (space, vocabulary.fingerprint()) != (RECOMMENDED, axes.vocabulary):
-        raise MetricError(
+        raise TextprivError(
             'Axes suit only the vocabulary that they were learned over, and space="recommended".'
         )
     rows = vocabulary.vectors.astype(np.float64)
@@ -56,7 +56,7 @@ def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     zero = np.flatnonzero(lengths == 0)
     if zero.size:
-        raise MetricError(
+        raise TextprivError(
             f"{zero.size} vectors are zero and have no direction; the first is row {zero[0] + 1}. Remove those words, or "
             'use space="euclidean".'
         )
@@ -67,7 +67,7 @@ def _projected(rows: NDArray[np.float64], dimensions: int) -> NDArray[np.float64
     """Project rows on the directions in which they vary most; this lengthens no distance but by rounding."""
     size = rows.shape[1]
     if not 1 <= dimensions <= size:
-        raise MetricError(f"projection= must be from 1 to {size} dimensions, not {dimensions}.")
+        raise TextprivError(f"projection= must be from 1 to {size} dimensions, not {dimensions}.")
     centred = rows - rows.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)
     leading = directions[:, ::-1][:, :dimensions]

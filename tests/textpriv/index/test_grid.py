@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from textpriv import Index, Vocabulary
-from textpriv.errors import MetricError
+from textpriv.errors import TextprivError
 from textpriv.index.grid import Grid, processors
 from textpriv.index.spaces import SPACES
 
@@ -160,12 +160,12 @@ def test_the_commonest_words_stand_in_for_a_list():
     ],
 )
 def test_unusable_settings_are_refused(space, options, message):
-    with pytest.raises(MetricError, match=message):
+    with pytest.raises(TextprivError, match=message):
         Index.build(vocabulary(10, 4), space, **options)
 
 
 def test_zero_vectors_have_no_direction():
-    with pytest.raises(MetricError, match="row 2"):
+    with pytest.raises(TextprivError, match="row 2"):
         Index.build(Vocabulary(["a", "b"], [[1.0, 0.0], [0.0, 0.0]]), "unit")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from textpriv import Index, Vocabulary
-from textpriv.errors import IndexFolderError, MetricError, VocabularyError
+from textpriv.errors import IndexFolderError, TextprivError, VocabularyError
 from textpriv.index.grid import Grid
 from textpriv.index.spaces import SPACES
 from textpriv.language import NGrams
@@ -103,7 +103,7 @@ def test_a_language_model_comes_back_with_its_index(tmp_path):
 
 
 def test_a_language_model_of_other_words_is_refused():
-    with pytest.raises(MetricError, match="another vocabulary"):
+    with pytest.raises(TextprivError, match="another vocabulary"):
         build(model=NGrams.from_ids(np.arange(5), np.array([0, 5]), 5))
 
 

@@ -15,7 +15,7 @@ from small_synthesis import WORDS, Drawn, Till, public, transcript
 
 import textpriv
 from textpriv import TEM, Index, LabelAxes, TextprivError, certify, epsilon_for
-from textpriv.errors import IndexFolderError, MechanismError, MetricError
+from textpriv.errors import IndexFolderError, MechanismError
 from textpriv.guarantees.epsilon import choose, choose_epsilon
 from textpriv.index import folder
 from textpriv.statement import at_most
@@ -206,9 +206,9 @@ def test_altered_axes_of_a_folder_are_refused(tmp_path, change):
 def test_axes_suit_only_their_words_and_space():
     axes, vocabulary = index_with().axes, public().index.vocabulary
     for words, space in ((vocabulary, "euclidean"), (vocabulary.without(["good"]), "recommended")):
-        with pytest.raises(MetricError, match="Axes suit only"):
+        with pytest.raises(TextprivError, match="Axes suit only"):
             Index.build(words, space, axes=axes)
-    with pytest.raises(MetricError, match="LabelAxes"):
+    with pytest.raises(TextprivError, match="LabelAxes"):
         replace(axes, frequency=axes.frequency * 2)
 
 
