@@ -1,9 +1,8 @@
 """What comes with the package: public words and vectors, and lists of words that people ask about first.
 
-A manifest beside the vectors names source, licence and checksums; ``tools/make_builtin_vocabulary.py`` writes it. The lists
-have common first names, surnames and illnesses in English. They are examples to measure with, and no detector. Names are a
-selection from public statistics of the United States (Social Security Administration, births of the last hundred years;
-Census Bureau, surnames of 2010), which are in the public domain. Illnesses are everyday English words.
+``tools/make_builtin_vocabulary.py`` writes words, vectors and their manifest. The lists are examples to measure with, and no
+detector. Names are a selection from public statistics of the United States, in the public domain: Social Security
+Administration, births of the last hundred years; Census Bureau, surnames of 2010.
 """
 
 from __future__ import annotations

@@ -23,17 +23,10 @@ _COMMON = 250  # words that stand in for a list, or a tenth of a small vocabular
 
 
 class FunctionWords(NamedTuple):
-    """A public list of function words.
-
-    Attributes
-    ----------
-    words : tuple of str
-    source : str
-        Where the list is from; empty for the commonest words, which are no list of function words.
-    """
+    """A public list of function words."""
 
     words: tuple[str, ...]
-    source: str
+    source: str  # of the list; empty for the commonest words, which are no list of function words
 
     @property
     def kind(self) -> str:
@@ -53,8 +46,7 @@ class FunctionWords(NamedTuple):
         return (
             f"{count} {self.kind} ({', '.join(self.words[:_NAMED])}, ...), which no recovery figure counts, by "
             f"{self.source}. They show the gender of pronouns, negation, and names that are such words"
-            + f" ({', '.join(names)})"
-            * bool(names)
+            + (f" ({', '.join(names)})" if names else "")
         )
 
     def among(self, words: Sequence[str]) -> FunctionWords:
@@ -90,12 +82,8 @@ def _of_language(language: str | None) -> FunctionWords | None:
         return None
     from spacy.util import get_lang_class
 
-    words = get_lang_class(language).Defaults.stop_words
-    return (
-        FunctionWords(tuple(sorted(words)), f"spaCy's stop words of {language!r}")
-        if words
-        else None
-    )
+    words = tuple(sorted(get_lang_class(language).Defaults.stop_words))
+    return FunctionWords(words, f"spaCy's stop words of {language!r}") if words else None
 
 
 def _read(path: Path) -> tuple[str, ...]:

@@ -23,22 +23,21 @@ DEFAULT_PRIOR = "uniform"  # of a mechanism
 _ZIPF_MANDELBROT_SHIFT = 2.7
 
 
-def named_weights(name: str, size: int, carried: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Return the weights of a prior that is named."""
-    if name == "counts":
+def weights_of(
+    prior: Prior, words: Sequence[str], carried: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Turn a prior into V weights above 0, not normalised; "counts" are those that the vocabulary carries."""
+    if isinstance(prior, str) and prior in NAMES:
+        if prior == "uniform":
+            return np.ones(len(words))
+        if prior == "zipf":
+            return 1.0 / (np.arange(1.0, len(words) + 1.0) + _ZIPF_MANDELBROT_SHIFT)
         if carried is None:
             raise VocabularyError(
                 'The vocabulary carries no counts for prior="counts". Give public counts when you build or load it, or '
                 'choose "zipf" or "uniform".'
             )
         return carried
-    if name == "zipf":
-        return 1.0 / (np.arange(1.0, size + 1.0) + _ZIPF_MANDELBROT_SHIFT)
-    return np.ones(size)
-
-
-def weights_of(prior: Prior, words: Sequence[str]) -> NDArray[np.float64]:
-    """Turn an array, a mapping or a file into V weights above 0, not normalised."""
     if not isinstance(prior, str | os.PathLike | Mapping):
         return _of_array(prior, len(words))
     counts = counts_of(prior)
@@ -81,14 +80,12 @@ def _of_array(prior: ArrayLike, size: int) -> NDArray[np.float64]:
     weights = np.asarray(prior)
     if weights.dtype.kind not in "fiu" or weights.shape != (size,):
         raise VocabularyError(
-            f"A prior must be a name, counts, or real numbers of shape ({size},), one for each word, not of type "
-            f"{weights.dtype} and shape {weights.shape}."
+            f"A prior must be a name, counts, or real numbers of shape ({size},), one for each word."
         )
     weights = weights.astype(np.float64)
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
     if len(bad):
         raise VocabularyError(
-            f"A prior must have finite weights above 0, and {len(bad):,} are not, the first at position {bad[0]}. Give each "
-            "word a small positive weight: every word must stay possible."
+            f"A prior must have finite weights above 0, and that at position {bad[0]} is not. Every word must stay possible."
         )
     return weights

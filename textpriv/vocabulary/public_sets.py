@@ -19,7 +19,6 @@ from textpriv.files import atomic_write, cache_folder, sha256_file
 
 HUBS = {
     "gensim": "https://github.com/RaRe-Technologies/gensim-data/releases/download/{0}/{0}.gz",
-    "spacy": "https://github.com/explosion/spacy-models",
     "fasttext": "https://dl.fbaipublicfiles.com/fasttext/vectors-crawl/{0}.vec.gz",
 }
 _NAME = re.compile(r"(gensim|spacy|fasttext):([A-Za-z0-9][A-Za-z0-9._-]*)")
@@ -27,46 +26,42 @@ _NAME = re.compile(r"(gensim|spacy|fasttext):([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 @dataclass(frozen=True)
 class PublicSet:
-    """A public set of word vectors.
+    """A public set of word vectors; numbers that are not known are 0."""
 
-    Attributes
-    ----------
-    name : str
-        As :meth:`Vocabulary.load` takes it, with its hub.
-    language : str or None
-        spaCy's code; None where it is not known.
-    words, dimensions : int
-        0 where that is not known, and words where many of them share a vector.
-    megabytes : int
-        About, of what is fetched; 0 where that is not known.
-    licence : str
-        As its publisher states it.
-    checksum : str
-        "md5:..." or "sha256:..." of what is fetched; empty where nobody gives one.
-    """
-
-    name: str
-    language: str | None = None
-    words: int = 0
+    name: str  # as Vocabulary.load takes it, with its hub
+    language: str | None = None  # spaCy's code
+    words: int = 0  # not counted where many of them share a vector
     dimensions: int = 0
-    megabytes: int = 0
-    licence: str = "see its publisher"
-    checksum: str = ""
+    megabytes: int = 0  # about, of what is fetched
+    licence: str = "see its publisher"  # as its publisher states it
+    checksum: str = ""  # "md5:..." or "sha256:..." of what is fetched; empty where nobody gives one
 
-    @property
-    def hub(self) -> str:
-        """The part of the name before the colon."""
-        return self.name.split(":")[0]
+    def fetched(self) -> Path | str:
+        """Return its path in the cache folder, or its installed spaCy package; fetch it if it is not there."""
+        hub, _, title = self.name.partition(":")
+        if hub == "spacy":
+            import spacy
 
-    @property
-    def title(self) -> str:
-        """The part of the name after the colon."""
-        return self.name.split(":")[1]
-
-    @property
-    def url(self) -> str:
-        """Address from which it is fetched."""
-        return HUBS[self.hub].format(self.title)
+            if not spacy.util.is_package(title):
+                raise VocabularyError(
+                    f"The spaCy package {title} is not installed. Run: python -m spacy download {title}"
+                )
+            return title
+        url = HUBS[hub].format(title)
+        place = cache_folder() / "vectors" / url.rpartition("/")[2]
+        if not place.exists():
+            try:
+                _fetch(url, place)
+            except OSError as error:
+                raise VocabularyError(
+                    f"{self.name} could not be fetched ({error}). Fetch {url} elsewhere and put it here as {place}."
+                ) from None
+        kind, _, expected = self.checksum.partition(":")
+        if expected and sha256_file(place, kind) != expected:
+            raise VocabularyError(
+                f"{place} is not what was published as {self.name} ({kind} differs). Remove it and fetch it again."
+            )
+        return place
 
 
 def _listed(row: dict[str, str]) -> PublicSet:
@@ -96,39 +91,6 @@ def set_named(name: str) -> PublicSet:
         return listed
     language = re.match(r"(?:cc\.)?([a-z]{2,3})[._]", match[2]) if match[1] != "gensim" else None
     return PublicSet(name, None if language is None else language[1])
-
-
-def where(chosen: PublicSet) -> Path:
-    """Path of a set once it is on this computer; for spaCy the name of its package."""
-    if chosen.hub == "spacy":
-        return Path(chosen.title)
-    return cache_folder() / "vectors" / chosen.url.rpartition("/")[2]
-
-
-def get(chosen: PublicSet) -> Path | str:
-    """Return the path of a set, or the name of an installed spaCy package; fetch it if it is not there."""
-    place = where(chosen)
-    if chosen.hub == "spacy":
-        import spacy
-
-        if not spacy.util.is_package(chosen.title):
-            raise VocabularyError(
-                f"The spaCy package {chosen.title} is not installed. Run: python -m spacy download {chosen.title}"
-            )
-        return chosen.title
-    if not place.exists():
-        try:
-            _fetch(chosen.url, place)
-        except OSError as error:
-            raise VocabularyError(
-                f"{chosen.name} could not be fetched ({error}). Fetch {chosen.url} elsewhere and put it here as {place}."
-            ) from None
-    kind, _, expected = chosen.checksum.partition(":")
-    if expected and sha256_file(place, kind) != expected:
-        raise VocabularyError(
-            f"{place} is not what was published as {chosen.name} ({kind} differs). Remove it and fetch it again."
-        )
-    return place
 
 
 def _fetch(url: str, place: Path) -> None:

@@ -11,6 +11,7 @@ import re
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import numpy as np
 
 from textpriv.errors import VocabularyError
-from textpriv.vocabulary.public_sets import get, is_named, set_named
+from textpriv.vocabulary.public_sets import is_named, set_named
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -28,7 +29,6 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _WHOLE_NUMBERS = re.compile(rb"[\d\s]+")
 _HEADER = re.compile(rb"\s*(\d{1,9})[ \t]+(\d{1,5})\s*")
 _LONGEST = 1 << 22  # bytes of a line
-_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
 _Read: TypeAlias = "tuple[Sequence[str], ArrayLike, str | None]"
 
@@ -42,7 +42,7 @@ def read_source(source: Any, limit: int | None, counts: Mapping[str, float] | No
         return own.words[:limit], own.vectors[:limit], own.language
     if is_named(source) and not Path(source).exists():
         chosen = set_named(source)
-        words, rows, language = read_source(get(chosen), limit, counts)
+        words, rows, language = read_source(chosen.fetched(), limit, counts)
         return words, rows, language or chosen.language
     if isinstance(source, str | os.PathLike):
         path = Path(source)
@@ -56,7 +56,7 @@ def read_source(source: Any, limit: int | None, counts: Mapping[str, float] | No
         return _from_spacy(source, limit, counts)
     raise VocabularyError(
         f"Vectors cannot be read from {type(source).__name__}. Pass the path of a vector file, the name of a spaCy package, "
-        "a spaCy Language or a gensim KeyedVectors; for arrays call Vocabulary(words, vectors)."
+        "a spaCy Language or a gensim KeyedVectors."
     )
 
 
@@ -123,35 +123,32 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file, packed with gzip or not, with their numbers from 1; empty lines only at its end."""
     number = empty = 0
     with _opened(path) as file:
-        try:
-            for number, line in enumerate(file, start=1):
-                if line.isspace():
-                    empty = empty or number
-                    continue
-                if empty:
-                    refuse(path, empty, "the line is empty")
-                yield number, line
-        except _DAMAGED:
-            refuse(path, number, "the gzip data after it are damaged")
+        for number, line in enumerate(file, start=1):
+            if line.isspace():
+                empty = empty or number
+                continue
+            if empty:
+                refuse(path, empty, "the line is empty")
+            yield number, line
     if not number:
         refuse(path, 1, "the file is empty")
 
 
-def _opened(path: Path) -> Any:
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == _GZIP_MAGIC
-        return gzip.open(path) if packed else path.open("rb")
-    except OSError as error:
-        raise VocabularyError(f"{path} cannot be read: {error.strerror or error}.") from None
+            opener = gzip.open if file.read(2) == _GZIP_MAGIC else open
+        with opener(path, "rb") as file:
+            yield file
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or "its gzip data are damaged"
+        raise VocabularyError(f"{path} cannot be read: {why}.") from None
 
 
 def _read_file(path: Path, limit: int | None) -> tuple[list[str], NDArray[np.float32]]:
     with _opened(path) as file:
-        try:
-            first, second = file.readline(_LONGEST), file.readline(_LONGEST)
-        except _DAMAGED:
-            refuse(path, 1, "the gzip data are damaged")
+        first, second = file.readline(_LONGEST), file.readline(_LONGEST)
     if _PICKLE.match(first):
         raise VocabularyError(
             f"{path}, line 1: it is a pickle, such as gensim's own file, and is not read: it can run code. Load it with "
@@ -215,12 +212,9 @@ def _read_binary(
     """Read word2vec's binary rows: a word, a space and little-endian float32 values."""
     width, words, rows = 4 * dimension, list[str](), list[bytes]()
     with _opened(path) as file:
-        try:
-            file.seek(start)
-            # The whole rest: as large as the vectors that it becomes.
-            content = file.read(-1 if limit is None else limit * (width + 1024))
-        except _DAMAGED:
-            refuse(path, 1, "the gzip data after it are damaged")
+        file.seek(start)
+        # The whole rest: as large as the vectors that it becomes.
+        content = file.read(-1 if limit is None else limit * (width + 1024))
     place = 0
     while len(words) < min(promised, limit or promised):
         space = content.find(b" ", place)

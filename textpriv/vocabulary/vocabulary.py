@@ -14,7 +14,7 @@ import numpy as np
 
 from textpriv.errors import VocabularyError
 from textpriv.vocabulary.function_words import FunctionWords, commonest, listed_words
-from textpriv.vocabulary.priors import NAMES, Prior, counts_of, named_weights, weights_of
+from textpriv.vocabulary.priors import NAMES, Prior, counts_of, weights_of
 from textpriv.vocabulary.readers import read_source
 
 if TYPE_CHECKING:
@@ -31,29 +31,21 @@ class Vocabulary:
     Parameters
     ----------
     words
-        V different words, each a non-empty string. The order matters twice: a word's id is its position, and the prior
-        "zipf" takes the position for the frequency rank, commonest first.
+        V different words. A word's id is its position; the prior "zipf" takes it for the frequency rank, commonest first.
     vectors
         Array of shape (V, n), all values finite. float32 and float64 are kept, any other real type becomes float32.
     prior
-        None, or how common the words are: an array of shape (V,) of finite weights above 0, a mapping from words to counts,
-        or the path of a file of counts. See `prior_weights`.
+        How common the words are: counts or an array, as `prior_weights` takes them.
     language
-        spaCy's code of the language of the words, such as "de"; None if it is not known. Texts are tokenized by the rules of
-        that language, of English if it is not known.
+        spaCy's code of the language of the words, such as "de". Texts are tokenized by its rules, else by those of English.
     function_words
         Public words that the recommended space sets apart, as a list or the path of a file of words. Default: a list of
         closed classes for English, spaCy's stop words for other languages, and without a language the 250 commonest words.
 
     Attributes
     ----------
-    words : list of str
-        The words, by id.
-    vectors : ndarray, shape (V, n)
-        float32 or float64, C-contiguous, read-only.
     prior : ndarray, shape (V,), or None
         float64 weights above 0, not normalised, read-only.
-    language : str or None
     function_words : FunctionWords
         Those of the words that are function words, and where their list is from.
 
@@ -86,7 +78,7 @@ class Vocabulary:
         bad = np.flatnonzero(~np.isfinite(self.vectors).all(axis=1))
         if len(bad):
             raise VocabularyError(
-                f"The vector of the word with id {bad[0]} has a value that is not finite. Correct it, or leave the word out."
+                f"The vector of the word with id {bad[0]} has a value that is not finite. Leave the word out."
             )
         if not (language is None or re.fullmatch(r"[a-z]{2,3}", str(language))):
             raise VocabularyError(
@@ -129,16 +121,12 @@ class Vocabulary:
               a table of vectors. Of words that share a row, one is taken: the most frequent by a prior that counts words,
               else the first in the table;
             - "builtin:en", the words that come with the package;
-            - the name of a public set with its hub: "gensim:glove-wiki-gigaword-300", "spacy:de_core_news_md" or
+            - the name of a public set, such as "gensim:glove-wiki-gigaword-300", "spacy:de_core_news_md" or
               "fasttext:cc.de.300". ``textpriv index --list`` lists such sets with their licences.
         limit
             Keep the first `limit` words, and read a file no further.
-        prior
-            As in the constructor. An array must have one weight for each word that is kept.
-        language
-            As in the constructor. Default: that of the spaCy pipeline or of the public set.
-        function_words
-            As in the constructor.
+        prior, language, function_words
+            As in the constructor. The language may come from the spaCy pipeline or the public set.
 
         Raises
         ------
@@ -154,7 +142,7 @@ class Vocabulary:
         return cls(words, vectors, prior, language or found, function_words)
 
     def without(self, words: Iterable[str]) -> Vocabulary:
-        """Return the vocabulary without some words, which are unknown words then; the list must be public."""
+        """Return the vocabulary without some words; the list must be public."""
         left_out = set(words)
         kept = [number for number, word in enumerate(self.words) if word not in left_out]
         if not kept:
@@ -184,7 +172,6 @@ class Vocabulary:
         """Read a vocabulary that comes with the package; nothing is downloaded.
 
         "en" has the commonest words of GloVe 6B with vectors of 50 dimensions (public domain), in order of frequency.
-        ``prior="zipf"`` suits that order.
 
         Examples
         --------
@@ -223,10 +210,7 @@ class Vocabulary:
         The error of a missing word names it. Test words of private texts with `in` instead.
         """
         if word not in self:
-            raise VocabularyError(
-                f"The vocabulary of {len(self):,} words lacks {word!r}. Words are looked up as they are written, so mind "
-                "capital letters."
-            )
+            raise VocabularyError(f"The vocabulary lacks {word!r}. Mind capital letters.")
         return self._ids[word]
 
     def resolve(self, word: str | int) -> int:
@@ -242,49 +226,33 @@ class Vocabulary:
         return np.array([self.id(word) for word in words], dtype=np.int32)
 
     def prior_weights(self, prior: Prior) -> NDArray[np.float64]:
-        """Return a prior over the words, normalised.
+        """Return a prior over the words, shape (V,): all above 0, and the sum is 1 up to rounding.
 
         Parameters
         ----------
         prior
             One of these, and always public; a prior that was counted on the private text breaks the guarantee:
 
-            - "zipf": Zipf-Mandelbrot weights 1 / (rank + 2.7), rank 1 for the first word, for vocabularies in falling order
-              of frequency, as released vector files mostly are;
+            - "zipf": Zipf-Mandelbrot weights 1 / (rank + 2.7), rank 1 for the first word;
             - "uniform": all words alike;
             - "counts": the weights that the vocabulary carries in `.prior`;
             - an array of shape (V,): finite weights above 0;
             - a mapping from words to counts, or the path of a text file of lines "word count", which gzip may have packed.
-
-            A word without a count, or with count 0, gets half of the smallest positive count: a word that one input can give
-            and another cannot would break the guarantee altogether.
-
-        Returns
-        -------
-        ndarray, shape (V,), float64
-            All above 0; the sum is 1 up to rounding.
+              A word without a count gets half of the smallest, because every word must stay possible.
         """
-        if isinstance(prior, str) and prior in NAMES:
-            weights = named_weights(prior, len(self), self.prior)
-        else:
-            weights = weights_of(prior, self.words)
+        weights = weights_of(prior, self.words, self.prior)
         # Scaled by the largest, the sum is finite. It is correctly rounded, so that no processor's order of summation shows
         # in what is drawn.
         scaled = weights / weights.max()
         normalised: NDArray[np.float64] = scaled / math.fsum(scaled.tolist())
         if not normalised.all():
             raise VocabularyError(
-                f"The weights span {weights.min():g} to {weights.max():g}, so that the smallest become 0. Raise the small "
-                "ones: every word must stay possible."
+                f"The weights span {weights.min():g} to {weights.max():g}, so the smallest become 0. Raise the small ones."
             )
         return normalised
 
     def fingerprint(self) -> str:
-        """Return a SHA-256, in hex, over the words and the shape, type and values of the vectors.
-
-        It is the same on every machine, and different when a word, a value or the order differs. The prior and the language
-        are left out.
-        """
+        """Return a SHA-256, in hex, over the words and the shape, type and values of the vectors."""
         encoded = [word.encode("utf-8") for word in self.words]
         digest = hashlib.sha256()
         digest.update(f"{self.vectors.dtype.name} {self.vectors.shape}\n".encode())
@@ -311,8 +279,7 @@ def _as_matrix(vectors: ArrayLike) -> NDArray[Any]:
         given = np.empty(0, dtype=object)
     if given.dtype.kind not in "fiu" or given.ndim != 2 or 0 in given.shape:
         raise VocabularyError(
-            f"Vectors must be real numbers of shape (V, n), not of type {given.dtype} and shape {given.shape}. Pass one row "
-            "for each word."
+            f"Vectors must be real numbers of shape (V, n), not of type {given.dtype} and shape {given.shape}."
         )
     # A value beyond float32 becomes infinite here, and is refused as such later.
     with np.errstate(over="ignore"):

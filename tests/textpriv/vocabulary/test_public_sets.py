@@ -12,7 +12,7 @@ import pytest
 from textpriv import Vocabulary
 from textpriv.errors import VocabularyError
 from textpriv.vocabulary import public_sets
-from textpriv.vocabulary.public_sets import SETS, PublicSet, get, set_named, where
+from textpriv.vocabulary.public_sets import SETS, PublicSet, set_named
 
 CONTENT = gzip.compress(b"2 2\ngut 1 2\nrot 3 4\n")
 
@@ -39,7 +39,7 @@ def test_listed_sets_have_language_size_licence_and_checksum():
         assert each.language
         assert each.dimensions > 0
         assert each.licence
-        assert each.checksum.startswith(("md5:", "sha256:")) or each.hub == "fasttext"
+        assert each.checksum.startswith(("md5:", "sha256:")) or each.name.startswith("fasttext:")
         assert set_named(each.name) is each
 
 
@@ -48,7 +48,7 @@ def test_set_is_fetched_once_and_read_in_its_language(network):
         found = Vocabulary.load("fasttext:cc.de.300")
         assert (found.words, found.language) == (["gut", "rot"], "de")
     assert len(network) == 1
-    assert where(set_named("fasttext:cc.de.300")).read_bytes() == CONTENT
+    assert set_named("fasttext:cc.de.300").fetched().read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -56,14 +56,14 @@ def test_only_the_published_file_is_taken(network, right):
     digest = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
     chosen = PublicSet("gensim:made-up", checksum=f"md5:{digest if right else '0' * 32}")
     if right:
-        assert get(chosen) == where(chosen)
+        assert chosen.fetched().read_bytes() == CONTENT
         return
     for _ in range(2):
         with pytest.raises(VocabularyError, match="not what was published"):
-            get(chosen)
+            chosen.fetched()
 
 
-def test_cut_transfers_leave_no_file(network, monkeypatch):
+def test_cut_transfers_leave_no_file(network, monkeypatch, tmp_path):
     def fetch(url, timeout):
         answer = io.BytesIO(CONTENT)
         answer.headers = Message()
@@ -72,15 +72,15 @@ def test_cut_transfers_leave_no_file(network, monkeypatch):
 
     monkeypatch.setattr("urllib.request.urlopen", fetch)
     with pytest.raises(VocabularyError, match=r"Fetch https://.*cc\.de\.300.* put it here as"):
-        get(set_named("fasttext:cc.de.300"))
-    assert not where(set_named("fasttext:cc.de.300")).exists()
+        set_named("fasttext:cc.de.300").fetched()
+    assert not list((tmp_path / "vectors").iterdir())
 
 
 def test_missing_spacy_package_names_the_command(monkeypatch):
     with pytest.raises(VocabularyError, match="spacy download xx_none_md"):
         Vocabulary.load("spacy:xx_none_md")
     monkeypatch.setattr("spacy.util.is_package", lambda name: True)
-    assert get(set_named("spacy:de_core_news_md")) == "de_core_news_md"
+    assert set_named("spacy:de_core_news_md").fetched() == "de_core_news_md"
 
 
 def test_names_without_a_hub_are_refused():
