@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from textpriv.index.grid import (
     exact_lists,
     typical_distances,
 )
+from textpriv.index.spaces import SPACES
 from textpriv.language.ngrams import NGrams, token_ids
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
@@ -167,27 +169,29 @@ class Index:
         IndexFolderError
             If a file is missing, damaged or altered; the message names it.
         """
-        found = folder.read(Path(path), verify=verify)
-        if found.kind == folder.TREE:
-            from textpriv.index.tree import Tree
+        from textpriv.index.tree import Tree
 
-            return Tree._opened(found, verify=verify)
-        return Index._opened(found, verify=verify)
+        with folder.refusing_damage(Path(path)):
+            found = folder.read(Path(path), verify=verify)
+            kind = Tree if found.meta["kind"] == folder.TREE else Index
+            index = kind._opened(found)
+            if not verify:
+                index.fingerprint = str(found.meta["fingerprint"])
+            elif index.fingerprint != found.meta["fingerprint"]:
+                folder.refuse(found.path, "it has the fingerprint of other words or vectors")
+        return index
 
     @staticmethod
-    def _opened(found: folder.FolderContent, *, verify: bool) -> Index:
+    def _opened(found: folder.FolderContent) -> Index:
         meta, arrays = found.meta, found.arrays
-        grid = Grid(meta["space"], arrays["points.npy"], meta["unit"])
+        if meta["space"] not in SPACES or not 0 < meta["unit"] < math.inf:
+            folder.refuse(found.path, "it has no space or no unit of length")
+        grid = Grid(meta["space"], arrays["points.npy"], float(meta["unit"]))
         lists = arrays["neighbours.npy"], arrays["steps.npy"]
-        moved = Moved(*meta["moved"])
+        folder.check_lists(found.path, grid, *lists)
+        moved = Moved(*map(float, meta["moved"]))
         more: dict[str, Any] = {"model": found.model, "axes": found.axes, "path": found.path}
-        index = Index(found.vocabulary, grid, lists, moved, **more)
-        if not verify:
-            index.fingerprint = meta["fingerprint"]
-        elif index.fingerprint != meta["fingerprint"]:
-            folder.refuse(found.path, "it has the fingerprint of other words or vectors")
-        folder.check_sample(found.path, grid, *lists)
-        return index
+        return Index(found.vocabulary, grid, lists, moved, **more)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the index as a folder, whole or not at all.

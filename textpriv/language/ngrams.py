@@ -377,16 +377,13 @@ def write_model(path: Path, model: NGrams) -> None:
         flush(file)
 
 
-def read_model(path: Path, size: int) -> NGrams | None:
-    """Return the model in a file; None if it is damaged or is not over so many words."""
-    try:
-        with np.load(path) as stored:
-            own_size, symbols, *arrays = (stored[name] for name in _NAMES)
-    except Exception:  # a damaged file may raise anything
-        return None
+def read_model(path: Path, size: int) -> NGrams:
+    """Return the model in a file; any error if it is damaged or is not over so many words."""
+    with np.load(path) as stored:
+        own_size, symbols, *arrays = (stored[name] for name in _NAMES)
     model = NGrams(size, tuple(map(str, symbols.ravel())), *arrays)
     tokens, single = size + len(model.symbols) + 1, model.single
-    if (
+    is_damaged = (
         [each.dtype for each in arrays] != _TYPES
         or any(each.ndim != 1 for each in arrays)
         or own_size.tolist() != size
@@ -394,11 +391,12 @@ def read_model(path: Path, size: int) -> NGrams | None:
         or not (single[-1] == ONE and single[0] and (single[1:] > single[:-1]).all())
         or not _lists_tokens(tokens, tokens, *arrays[1:4])
         or not _lists_tokens(tokens, len(model.pairs), *arrays[4:])
-    ):
-        return None
-    _, pairs, triples, backoff, pair_backoff = model.weights
-    falls = (pairs < 0).any() or (triples < 0).any()
-    return None if falls or (backoff <= 0).any() or (pair_backoff <= 0).any() else model
+        or any((each < 0).any() for each in model.weights[1:3])
+        or any((each <= 0).any() for each in model.weights[3:])
+    )
+    if is_damaged:
+        raise TextprivError(f"{path} is no language model of these words.")
+    return model
 
 
 def _lists_tokens(

@@ -222,4 +222,5 @@ def test_a_damaged_model_is_refused(tmp_path, name):
     with np.load(tmp_path / "model.npz") as stored:
         arrays = dict(stored)
     np.savez(tmp_path / "model.npz", **{**arrays, name: DAMAGES[name](arrays[name])})
-    assert read_model(tmp_path / "model.npz", 3) is None
+    with pytest.raises(ValueError, match=r"no language model|allow_pickle"):
+        read_model(tmp_path / "model.npz", 3)
