@@ -15,7 +15,7 @@ from textpriv.errors import TextprivError
 from textpriv.statement import PrivacyStatement, at_most, factor_in_words
 
 AXES, FREQUENCY = "axes.npy", "frequency.npy"  # files of an index folder
-_NAMED = ("unit", "epsilon", "delta", "changed", "vocabulary")
+_NAMED = ("labels", "unit", "epsilon", "delta", "changed", "vocabulary")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,7 +26,6 @@ class Axes:
 
     Attributes
     ----------
-    labels : tuple of str
     values : ndarray of float64, shape (V, labels)
         In root mean square lengths of the recommended space, weight included.
     frequency : ndarray of float64, shape (V,)
@@ -51,30 +50,25 @@ class Axes:
     vocabulary: str
 
     def __post_init__(self) -> None:
-        if not self.is_sound:
-            raise TextprivError(
-                "axes need one finite coordinate of every word for each label, frequencies above 0 that sum to 1, and "
-                "epsilons from 0 up. Make them with LabelAxes."
-            )
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether shapes and values are those of axes."""
-        named = self.labels and all(isinstance(each, str) for each in (*self.labels, self.unit))
-        return bool(
-            named
+        is_sound = (
+            len(self.labels) > 0
+            and all(isinstance(each, str) for each in (*self.labels, self.unit))
             and self.values.shape == (len(self.frequency), len(self.labels))
             and np.isfinite(self.values).all()
             and (self.frequency > 0).all()
             and abs(self.frequency.sum() - 1) < 1e-6
             and all(each >= 0 for each in (self.epsilon, self.delta, self.changed))
         )
+        if not is_sound:
+            raise TextprivError(
+                "axes need one finite coordinate of every word for each label, frequencies above 0 that sum to 1, and "
+                "epsilons from 0 up. Make them with LabelAxes."
+            )
 
     @property
     def listing(self) -> dict[str, Any]:
         """What a folder says of the axes beside their arrays, in JSON types."""
-        named = {name: getattr(self, name) for name in _NAMED}
-        return {"labels": list(self.labels), **named}
+        return {name: getattr(self, name) for name in _NAMED}
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from textpriv import __version__
 from textpriv.errors import IndexFolderError
-from textpriv.files import cache_folder
 from textpriv.index.index import Index
 from textpriv.vocabulary.builtin import read_builtin, read_manifest
 
@@ -21,14 +20,9 @@ LIST_LENGTH = 64
 
 
 def open_index(name: str | os.PathLike[str]) -> Index:
-    """Open the index folder of that name, or the built-in index for "builtin:" with the code of a language.
-
-    Raises
-    ------
-    IndexFolderError, VocabularyError
-    """
+    """Open the index folder of that name, or the built-in index for "builtin:" with the code of a language."""
     if isinstance(name, str) and name.startswith(BUILTIN):
-        return builtin_index(name.removeprefix(BUILTIN))
+        return Index.builtin(name.removeprefix(BUILTIN))
     return Index.load(name)
 
 
@@ -37,13 +31,9 @@ def absolute_name(name: str) -> str:
     return name if name.startswith(BUILTIN) else os.path.abspath(name)
 
 
-def builtin_index(language: str = "en") -> Index:
-    """Open or build the index of a language; see :meth:`Index.builtin`."""
-    return _open(language, cache_folder())
-
-
 @functools.cache
-def _open(language: str, cache: Path) -> Index:
+def open_builtin(language: str, cache: Path) -> Index:
+    """Open the index of a language in a cache folder, or build it."""
     manifest = read_manifest(language)
     made_of = repr((sorted(manifest["files"].items()), SPACE, LIST_LENGTH)).encode()
     folder = cache / f"{language}-{__version__}-{hashlib.sha256(made_of).hexdigest()[:16]}"

@@ -1,8 +1,7 @@
 """The metric: words as points on a grid of whole numbers, exact distances between them and exact nearest lists.
 
-Vectors go through a public transform, are multiplied by one public scale and rounded. The rounded points are the metric of
-every mechanism. No point is longer than 2^11 steps, so all sums in a squared Euclidean distance are whole numbers up to
-2^24. A float32 matrix product gives them without rounding, on every processor and in any order of summation.
+No point is longer than 2^11 steps, so all sums in a squared Euclidean distance are whole numbers up to 2^24. A float32 matrix
+product gives them without rounding, on every processor and in any order of summation.
 """
 
 from __future__ import annotations
@@ -34,14 +33,11 @@ SHARES = (0.5, 0.9)
 
 
 class Moved(NamedTuple):
-    """How far rounding to the grid changed distances, as shares of them: median and 99th percentile.
+    """How far rounding to the grid changed distances, as shares of them: median and 99th percentile."""
 
-    Over random pairs of words, and over words and their nearest neighbours.
-    """
-
-    pair_median: float
+    pair_median: float  # over random pairs of words
     pair_99: float
-    nearest_median: float
+    nearest_median: float  # over words and their nearest neighbours
     nearest_99: float
 
 
@@ -132,9 +128,7 @@ class Grid:
         between = (self.points[first].astype(np.int64) - self.points[second]) * self.unit
         after = np.linalg.norm(between, ord=order, axis=1)
         apart = before > 0
-        if not apart.any():
-            return [0.0, 0.0]
-        changes = np.abs(after - before)[apart] / before[apart]
+        changes = np.abs(after - before)[apart] / before[apart] if apart.any() else [0.0]
         return [float(each) for each in np.quantile(changes, [0.5, 0.99])]
 
     def is_exact(self) -> bool:
@@ -156,10 +150,7 @@ def _with_squares(points: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np
 
 
 def _unit_length(rows: NDArray[np.float64], least: float) -> float:
-    """The next number from a length up that has few binary digits.
-
-    It is a power of two where this moves no point: vectors of whole numbers stay as they are.
-    """
+    """The next number from a length up that has few binary digits; a power of two where this moves no point."""
     mantissa, exponent = math.frexp(least)
     power = math.ldexp(1.0, exponent - (mantissa == 0.5))
     if not np.mod(rows, power).any():
@@ -223,10 +214,7 @@ def _nearest(
 
 
 class Typical(NamedTuple):
-    """Distances that half, and nine tenths, of all tokens do not exceed.
-
-    They help people to read a guarantee. No guarantee and no output distribution depends on them.
-    """
+    """Distances that half, and nine tenths, of all tokens do not exceed, for people who read a guarantee."""
 
     median: float
     ninety: float
@@ -237,15 +225,8 @@ def typical_distances(
 ) -> dict[int, Typical]:
     """Find distances from words to their 1st, 10th and 100th nearest words at a distance above 0.
 
-    The farthest word counts where there are fewer. The 100th is left out unless all lists reach it.
-
-    Parameters
-    ----------
-    grid : Grid
-    listed : ndarray of int32, shape (V, k)
-        Steps to the nearest words.
-    weights : ndarray, shape (V,)
-        How often each word is met. Public.
+    ``listed`` has the steps to the nearest words, ``weights`` how often each word is met. The farthest word counts where
+    there are fewer. The 100th is left out unless all lists reach it.
     """
     size, k = listed.shape
     equal = (listed == 0).sum(axis=1)

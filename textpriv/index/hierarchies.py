@@ -1,10 +1,9 @@
-"""What trees are made from: clusters of grid points by SciPy, and a file of words and their groups.
-
-Each gives words in depth-first order and heights between neighbours in it.
-"""
+"""What trees are made from: clusters of grid points by SciPy, and a file of words and their groups."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -35,8 +34,7 @@ _Levels: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.float64], list[str]]
 def clustered(grid: Grid, method: str, progress: Callable[[int, int], None]) -> _Laid:
     """Cluster the points of a grid by one of SciPy's methods, such as "ward".
 
-    More than 8,192 words are first split by k-means into groups of about 2,048; the method then joins the words of each
-    group, and last the centres of the groups.
+    Many words are first split by k-means. The method then joins the words of each group, and last the groups' centres.
     """
     points = grid.points.astype(np.float64)
     kind = "cityblock" if grid.space == MANHATTAN else "euclidean"
@@ -100,14 +98,13 @@ def cut_levels(gaps: NDArray[np.float64], groups: Mapping[str, int]) -> _Levels:
     Levels that end up without a leaf between them are left out.
     """
     named = dict(groups)
-    if not all(type(number) is int and number >= 1 for number in named.values()):
-        raise TextprivError("Each level has a whole number of groups from 1 up.")
     if 1 not in named.values():
         named["any"] = 1
     ordered = sorted(named.items(), key=lambda each: -each[1])
-    if len(set(named.values())) != len(named) or len(named) > LEVELS:
+    whole = {number for number in named.values() if type(number) is int and number >= 1}
+    if len(whole) != len(named) or len(named) > LEVELS:
         raise TextprivError(
-            f"Levels must have different numbers of groups, and be at most {LEVELS}."
+            f"At most {LEVELS} levels can have groups, each another whole number of them from 1 up."
         )
     falling = -np.sort(-gaps)
     codes = np.where(gaps > 0, 1, 0).astype(np.uint8)
@@ -142,7 +139,7 @@ def tree_of(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Word ids in depth-first order, heights between neighbours, and the length of the longest path.
 
-    Words that share as many groups as the longest path has are at height 1, those that share none at one more than it.
+    Words that share all groups of the longest path are at height 1; each that they do not share adds 1.
     """
     depth = max((len(path) for path in paths), default=0)
     if depth >= LEVELS:
@@ -150,16 +147,9 @@ def tree_of(
             f"a path has {depth} groups, and a tree has at most {LEVELS - 1} above a word."
         )
     order = sorted(range(len(paths)), key=lambda word: (tuple(paths[word]), word))
-    shared = [
-        _shared(paths[one], paths[other]) for one, other in zip(order, order[1:], strict=False)
-    ]
+    pairs = [[tuple(paths[word]) for word in pair] for pair in itertools.pairwise(order)]
+    shared = [len(os.path.commonprefix(pair)) for pair in pairs]
     return np.array(order, dtype=np.int64), depth + 1 - np.array(shared, dtype=np.int64), depth
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """Number of groups with which both paths begin."""
-    pairs = list(zip(one, other, strict=False))
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), len(pairs))
 
 
 def read_paths(file: Path) -> tuple[list[str], list[tuple[str, ...]], tuple[str, ...]]:

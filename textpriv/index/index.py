@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import IndexFolderError, TextprivError
+from textpriv.files import cache_folder
 from textpriv.index import folder
 from textpriv.index.axes import Axes
 from textpriv.index.grid import (
@@ -53,13 +54,10 @@ class Index:
     space : str
         "recommended", "euclidean", "unit" or "manhattan".
     points : ndarray of int8 or int16, shape (V, n)
-        The rounded vectors. Distances between them are the metric of every guarantee.
-    unit : float
-        Length of one grid step.
-    neighbour_ids : ndarray of int32, shape (V, k)
-        The word itself first, then its nearest others by (steps, id).
-    neighbour_steps : ndarray of int32, shape (V, k)
-        Their distances: squared Euclidean distances in grid steps, or sums of absolute differences in "manhattan".
+        The rounded vectors, in steps of length ``unit``. Distances between them are the metric of every guarantee.
+    neighbour_ids, neighbour_steps : ndarray of int32, shape (V, k)
+        The word itself first, then its nearest others by (steps, id); and their distances: squared Euclidean distances in
+        grid steps, or sums of absolute differences in "manhattan".
     moved : Moved
         How far rounding to the grid changed distances.
     model : NGrams or None
@@ -68,12 +66,12 @@ class Index:
         Coordinates beside the space, along which the words of different labels are apart.
     domain : ndarray of float64, shape (V,), or None
         How often texts like yours write each word: from the axes, or by :meth:`in_domain`.
-    fingerprint : str
-        SHA-256 over words, function words, vectors, points, space, unit, language model and axes.
     path : Path or None
         The folder that the index was loaded from.
     """
 
+    space: str
+    unit: float
     model: NGrams | None = None
     axes: Axes | None = None
     domain: NDArray[np.float64] | None = None
@@ -91,7 +89,7 @@ class Index:
     ) -> None:
         self.vocabulary, self.moved, self.model, self.path = vocabulary, moved, model, path
         self.axes, self.domain = axes, None if axes is None else axes.frequency
-        self._grid = grid
+        self._grid, self.space, self.points, self.unit = grid, grid.space, grid.points, grid.unit
         self.neighbour_ids, self.neighbour_steps = map(read_only, neighbours)
 
     @classmethod
@@ -111,7 +109,6 @@ class Index:
 
         Parameters
         ----------
-        vocabulary : Vocabulary
         space : {"recommended", "euclidean", "unit", "manhattan"}
             "recommended" projects vectors of length one to 16 dimensions and sets function words apart. "unit"
             scales them to length one, which ranks words as the cosine does.
@@ -127,11 +124,6 @@ class Index:
             Coordinates beside the recommended space: those of :class:`textpriv.LabelAxes`.
         progress : bool
             Draw progress bars on standard error.
-
-        Raises
-        ------
-        TextprivError
-            If the vectors do not suit the space, or model or axes are of other words.
         """
         if model is not None and model.size != len(vocabulary):
             raise TextprivError("The language model is of another vocabulary.")
@@ -150,9 +142,9 @@ class Index:
         The environment variable TEXTPRIV_CACHE_DIR names another folder. If it cannot be written, the index stays in
         memory.
         """
-        from textpriv.index.builtin import builtin_index
+        from textpriv.index.builtin import open_builtin
 
-        return builtin_index(language)
+        return open_builtin(language, cache_folder())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, verify: bool = True) -> Index:
@@ -163,11 +155,6 @@ class Index:
         path : path
         verify : bool
             Compare the checksum of every file, and the fingerprint. Types, ranges and order are always checked.
-
-        Raises
-        ------
-        IndexFolderError
-            If a file is missing, damaged or altered; the message names it.
         """
         from textpriv.index.tree import Tree
 
@@ -194,20 +181,7 @@ class Index:
         return Index(found.vocabulary, grid, lists, moved, **more)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the index as a folder, whole or not at all.
-
-        Parameters
-        ----------
-        path : path
-            A folder that does not exist yet.
-        overwrite : bool
-            Replace an index folder; anything else is never replaced.
-
-        Raises
-        ------
-        IndexFolderError
-            If something is there already.
-        """
+        """Write the index as a new folder, whole or not at all; ``overwrite`` replaces an index folder and nothing else."""
         folder.write(Path(path), self, *self._content(), overwrite=overwrite)
 
     def _content(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -223,21 +197,6 @@ class Index:
             arrays |= self.axes.arrays
             meta["axes"] = self.axes.listing
         return arrays, {"kind": folder.INDEX, **meta}
-
-    @property
-    def space(self) -> str:
-        """Name of the space."""
-        return self._grid.space
-
-    @property
-    def points(self) -> NDArray[Any]:
-        """The rounded vectors, in grid steps."""
-        return self._grid.points
-
-    @property
-    def unit(self) -> float:
-        """Length of one grid step."""
-        return self._grid.unit
 
     @cached_property
     def fingerprint(self) -> str:
@@ -284,8 +243,8 @@ class Index:
 
     def distance(self, first: str | int, second: str | int) -> float:
         """Distance between two words, each given as text or id."""
-        row, column = ([self.vocabulary.resolve(word)] for word in (first, second))
-        return float(self.length(self.steps_of(np.array(row), np.array(column)))[0, 0])
+        row, column = map(self.vocabulary.resolve, (first, second))
+        return float(self.distances_of(np.array([row]))[0, column])
 
     def groups_of(self, word: int, chances: Any, loss_at: Any) -> list[Any]:
         """Return nothing: only a :class:`Tree` has groups."""
@@ -329,8 +288,6 @@ class Index:
     def reference_distance_90(self) -> float:
         """Nine tenths of all tokens have their 10th nearest word within this distance."""
         return self.typical[REFERENCE].ninety
-
-    # Python
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         # A worker opens the folder again and shares its pages; only an index without one travels by value.

@@ -1,8 +1,7 @@
 """A public rooted tree whose leaves are the words, in place of grid points and nearest lists.
 
 The distance of two words is the height of the lowest node above both, an ultrametric. With the leaves in depth-first order
-it is the largest of the heights between them. So an order of the words and one height between each two neighbours in it are
-the whole tree, and any such numbers are a tree. There are at most 64 different heights.
+it is the largest of the heights between them. So an order and one height between each two neighbours are the whole tree.
 """
 
 from __future__ import annotations
@@ -39,13 +38,12 @@ _GROUPS, _SHOWN = 8, 5  # groups of a word that are told, and words of each that
 class Tree(Index):
     """Words as leaves of a public tree, such as groups of synonyms or a hierarchy of codes.
 
-    Make one with :meth:`build`, :meth:`from_file` or :meth:`from_paths`, or open a saved one with
-    :meth:`load`. Like an :class:`Index` it has distances and a fingerprint, but neither points nor nearest lists.
+    Make one with :meth:`build`, :meth:`from_file` or :meth:`from_paths`. Like an :class:`Index` it has distances and a
+    fingerprint, but neither points nor nearest lists.
 
     Parameters
     ----------
     vocabulary : Vocabulary
-        Words and perhaps a prior.
     order : array_like of int, shape (V,)
         Word ids in depth-first order.
     gaps : array_like of int, shape (V - 1,)
@@ -84,7 +82,8 @@ class Tree(Index):
         self.order = read_only(np.ascontiguousarray(order, dtype=np.int32))
         self.gaps = read_only(np.ascontiguousarray(gaps, dtype=np.uint8))
         self.heights = read_only(np.ascontiguousarray(heights, dtype=np.float64))
-        self.names, self.separated = tuple(names), (separated[0], tuple(separated[1]))
+        self.names = tuple(names)
+        self.separated = int(separated[0]), tuple(map(float, separated[1]))
         size, levels = len(vocabulary), len(self.heights)
         if not np.array_equal(np.sort(self.order), np.arange(size)):
             raise TextprivError(f"order must hold each of the {size:,} word ids once.")
@@ -107,13 +106,9 @@ class Tree(Index):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over words, function words, order and heights."""
-        content = [
-            self.vocabulary.words,
-            self.vocabulary.function_words,
-            self.order.tolist(),
-            self.gaps.tolist(),
-        ]
-        return hashlib.sha256(json.dumps([*content, self.heights.tolist()]).encode()).hexdigest()
+        words = [self.vocabulary.words, self.vocabulary.function_words]
+        numbers = [each.tolist() for each in (self.order, self.gaps, self.heights)]
+        return hashlib.sha256(json.dumps([*words, *numbers]).encode()).hexdigest()
 
     # Distances
 
@@ -135,11 +130,6 @@ class Tree(Index):
         table = np.concatenate([[0.0], self.heights])
         return np.stack([table[self.levels_of(int(word))[self.places]] for word in words])
 
-    def distance(self, first: str | int, second: str | int) -> float:
-        """Distance between two words, each given as text or id."""
-        row, column = map(self.vocabulary.resolve, (first, second))
-        return float(self.distances_of(np.array([row]))[0, column])
-
     @property
     def diameter_bound(self) -> float:
         """The height of the root."""
@@ -155,13 +145,8 @@ class Tree(Index):
     ) -> list[Group]:
         """Return the groups of a word, or some of many, from the closest to all words.
 
-        Parameters
-        ----------
-        word : int
-        chances : ndarray of float64, shape (V,)
-            Of each word, that the word becomes it.
-        loss_at : callable
-            The largest loss between two words at a distance.
+        ``chances`` has the probability that the word becomes each other, shape (V,), and ``loss_at`` returns the largest
+        loss between two words at a distance.
         """
         chances, met = chances[self.order], self.levels_of(word)
         others = np.arange(len(self)) != self.places[word]
@@ -216,7 +201,6 @@ class Tree(Index):
 
         Parameters
         ----------
-        vocabulary : Vocabulary
         groups : mapping from str to int, optional
             Names of levels and how many groups each has at most; the level of all words together is added under the name
             "any". Heights are then 1, 2, ...; without groups, up to 64 distances at which clusters were joined. Clusters
@@ -251,7 +235,7 @@ class Tree(Index):
     @classmethod
     def from_paths(
         cls,
-        vocabulary: Vocabulary | Sequence[str],
+        words: Sequence[str],
         paths: Sequence[Sequence[str]],
         names: Sequence[str] = (),
         source: str = "given paths",
@@ -261,7 +245,7 @@ class Tree(Index):
 
         Parameters
         ----------
-        vocabulary : Vocabulary or sequence of str
+        words : sequence of str
         paths : sequence of V sequences of str
             The groups of each word, the widest first, at most 63. Words meet at the last group that they share; a word
             without a path meets the others at the root.
@@ -270,37 +254,35 @@ class Tree(Index):
         source : str
             What the tree was made from, for its readers.
         language : str, optional
-            Of words that are no vocabulary, as spaCy's code.
+            spaCy's code of the language of the words.
         """
-        words = vocabulary
-        if not isinstance(words, Vocabulary):
-            words = Vocabulary(words, np.zeros((len(words), 1)), language=language)
         order, gaps, depth = tree_of(paths)
         if names and len(names) != depth:
             raise TextprivError(f"the longest path has {depth} groups, and {len(names)} names.")
         titles = [*list(names)[::-1], "any"]
         used, number = np.unique(gaps, return_inverse=True)
         used_names = [titles[level - 1] for level in used.tolist()] if names else ()
-        return cls(words, order, number + 1, used, names=used_names, source=source)
+        vocabulary = Vocabulary(words, np.zeros((len(words), 1)), language=language)
+        return cls(vocabulary, order, number + 1, used, names=used_names, source=source)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], language: str | None = None) -> Tree:
         """Read a hierarchy from a text file of lines ``word<TAB>group/group/...``, the widest group first.
 
-        A first line whose word is ``word`` gives the names of the depths: ``word<TAB>chapter/block``. Words are ranked as
-        they stand. See :meth:`from_paths`.
+        A first line whose word is ``word`` gives the names of the depths: ``word<TAB>chapter/block``.
         """
         words, paths, names = read_paths(Path(path))
         return cls.from_paths(words, paths, names, f"the file {Path(path).name}", language)
 
-    # Files
-
     def _content(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        padded = np.concatenate([self.gaps, np.zeros(1, np.uint8)])
-        heights, names = self.heights.tolist(), list(self.names)
-        meta = {"kind": folder.TREE, "heights": heights, "names": names, "source": self.source}
-        looked = {"looked_at": self.separated[0], "outside": list(self.separated[1])}
-        return {"order.npy": self.order, "gaps.npy": padded}, {**meta, **looked}
+        meta = {
+            "kind": folder.TREE,
+            "heights": self.heights.tolist(),
+            "names": self.names,
+            "source": self.source,
+            "separated": self.separated,
+        }
+        return {"order.npy": self.order, "gaps.npy": np.append(self.gaps, np.uint8(0))}, meta
 
     @staticmethod
     def _opened(found: folder.FolderContent) -> Tree:
@@ -312,7 +294,7 @@ class Tree(Index):
             meta["heights"],
             names=meta["names"],
             source=meta["source"],
-            separated=(int(meta["looked_at"]), list(map(float, meta["outside"]))),
+            separated=meta["separated"],
             path=found.path,
         )
 
@@ -370,9 +352,8 @@ class Nodes(NamedTuple):
         size = len(gaps) + 1
         begins = np.concatenate([[True], gaps > 0])
         atom = (np.cumsum(begins) - 1).astype(np.int32)
-        first = np.flatnonzero(
-            begins
-        )  # leaves of the nodes that have no parent yet, and those nodes
+        # Leaves of the nodes that have no parent yet, and those nodes.
+        first = np.flatnonzero(begins)
         top = np.arange(len(first))
         starts, ends, levels = [first], [np.append(first[1:], size)], [np.zeros_like(first)]
         parent = np.full(2 * len(first) - 1, -1, dtype=np.int32)

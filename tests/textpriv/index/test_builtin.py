@@ -16,16 +16,16 @@ def cache(tmp_path, monkeypatch):
     words = Vocabulary([f"w{i}" for i in range(90)], np.random.default_rng(0).normal(size=(90, 4)))
     monkeypatch.setenv("TEXTPRIV_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(builtin, "read_builtin", lambda language: words)
-    builtin._open.cache_clear()
+    builtin.open_builtin.cache_clear()
     yield tmp_path / "cache"
-    builtin._open.cache_clear()
+    builtin.open_builtin.cache_clear()
 
 
 def test_builtin_index_is_built_once_and_then_loaded(cache, monkeypatch):
     built = Index.builtin("en")
     assert built is Index.builtin("en")
     assert built.k == builtin.LIST_LENGTH
-    builtin._open.cache_clear()
+    builtin.open_builtin.cache_clear()
     monkeypatch.setattr(Index, "build", None)
     loaded = Index.builtin("en")
     assert loaded.path is not None
@@ -37,7 +37,7 @@ def test_builtin_index_is_built_once_and_then_loaded(cache, monkeypatch):
 def test_damaged_cache_is_built_again(cache, name):
     folder = Index.builtin("en").path
     (folder / name).write_bytes(b"x")
-    builtin._open.cache_clear()
+    builtin.open_builtin.cache_clear()
     assert len(Index.builtin("en")) == 90
     assert len(Index.load(folder)) == 90
 

@@ -165,8 +165,8 @@ def test_equal_heights_become_one_level():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"groups": {"kind": 0}}, "whole number"),
-        ({"groups": {"kind": 3, "sort": 3}}, "different numbers"),
+        ({"groups": {"kind": 0}}, "another whole number"),
+        ({"groups": {"kind": 3, "sort": 3}}, "another whole number"),
     ],
 )
 def test_settings_without_meaning_are_refused(settings, said):
@@ -263,7 +263,8 @@ DAMAGES = {
     "other heights": _meta(heights=[1.0, 2.0, 4.0]),
     "too few names": _meta(names=["a"]),
     "a name twice": _meta(names=["a", "a", "b"]),
-    "too few shares": _meta(outside=[0.0]),
+    "too few shares": _meta(separated=[60, [0.0]]),
+    "a share that is no number": _meta(separated=[60, ["x", 0.0, 0.0]]),
     "another kind": _meta(kind="index"),
     "no files": _meta(files={}),
 }
