@@ -1,7 +1,7 @@
 """The metric: words as points on a grid of whole numbers, exact distances between them and exact nearest lists.
 
-No point is longer than 2^11 steps, so all sums in a squared Euclidean distance are whole numbers up to 2^24. A float32 matrix
-product gives them without rounding, on every processor and in any order of summation.
+No point is longer than 2^11 steps, so all sums in a squared Euclidean distance are whole numbers up to 2^24. A float32
+matrix product gives them without rounding, on every processor and in any order of summation.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -147,9 +146,14 @@ def tree_of(
             f"a path has {depth} groups, and a tree has at most {LEVELS - 1} above a word."
         )
     order = sorted(range(len(paths)), key=lambda word: (tuple(paths[word]), word))
-    pairs = [[tuple(paths[word]) for word in pair] for pair in itertools.pairwise(order)]
-    shared = [len(os.path.commonprefix(pair)) for pair in pairs]
+    shared = [_shared(paths[one], paths[other]) for one, other in itertools.pairwise(order)]
     return np.array(order, dtype=np.int64), depth + 1 - np.array(shared, dtype=np.int64), depth
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Number of groups with which both paths begin."""
+    pairs = list(zip(one, other, strict=False))
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), len(pairs))
 
 
 def read_paths(file: Path) -> tuple[list[str], list[tuple[str, ...]], tuple[str, ...]]:
