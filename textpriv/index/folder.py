@@ -80,14 +80,7 @@ def refusing_damage(path: Path) -> Iterator[None]:
         refuse(path, "it cannot be read as an index")
 
 
-def write(
-    target: Path,
-    index: Index,
-    arrays: Mapping[str, NDArray[Any]],
-    meta: Mapping[str, Any],
-    *,
-    overwrite: bool,
-) -> None:
+def write(target: Path, index: Index, *, overwrite: bool) -> None:
     """Write an index beside its place and move it there whole."""
     is_index = (target / META).is_file()
     if target.exists() and not (overwrite and is_index):
@@ -100,7 +93,7 @@ def write(
     ) as temporary:
         staging, old = Path(temporary) / "new", Path(temporary) / "old"
         staging.mkdir()
-        _fill(staging, index, arrays, meta)
+        _fill(staging, index)
         os.chmod(staging, 0o777 & ~umask())
         if target.exists():
             os.replace(target, old)
@@ -112,12 +105,12 @@ def write(
             raise
 
 
-def _fill(
-    folder: Path, index: Index, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
-) -> None:
+def _fill(folder: Path, index: Index) -> None:
     """Write the arrays, the words, and last the listing of all files."""
-    prior = index.vocabulary.prior
-    for name, array in {**arrays, **({} if prior is None else {_PRIOR: prior})}.items():
+    arrays, meta = index.folder_content()
+    if index.vocabulary.prior is not None:
+        arrays[_PRIOR] = index.vocabulary.prior
+    for name, array in arrays.items():
         with open(folder / name, "wb") as file:
             np.save(file, array, allow_pickle=False)
             flush(file)

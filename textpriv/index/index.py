@@ -182,9 +182,9 @@ class Index:
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the index as a new folder, whole or not at all; ``overwrite`` replaces an index folder and nothing else."""
-        folder.write(Path(path), self, *self._content(), overwrite=overwrite)
+        folder.write(Path(path), self, overwrite=overwrite)
 
-    def _content(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def folder_content(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return the arrays of a folder by file name, and what its listing says."""
         arrays = {
             "vectors.npy": self.vocabulary.vectors,
@@ -260,8 +260,16 @@ class Index:
 
         The metric is the same. :meth:`save` does not keep the frequencies.
         """
+        ids, _ = token_ids(texts, self.vocabulary)
+        counts = np.bincount(ids[ids >= 0], minlength=len(self))
+        if not counts[self.vocabulary.is_content].any():
+            raise TextprivError(
+                "The public texts have no content word of the index. Give texts of its language."
+            )
+        # Good and Turing: as many words of other texts are new as were seen once.
+        new = max(1, int((counts == 1).sum())) * self.vocabulary.prior_weights("zipf")
         other: Index = object.__new__(type(self))
-        vars(other).update(vars(self), domain=_frequency_in(texts, self.vocabulary))
+        vars(other).update(vars(self), domain=self.vocabulary.prior_weights(counts + new))
         return other
 
     @property
@@ -298,19 +306,6 @@ class Index:
     def __repr__(self) -> str:
         dimensions = self.points.shape[1]
         return f"Index({len(self):,} words, {self.space}, {dimensions} dimensions, k={self.k})"
-
-
-def _frequency_in(texts: Iterable[str], vocabulary: Vocabulary) -> NDArray[np.float64]:
-    """Return how often public texts write each word, shape (V,): above 0, sums to 1."""
-    ids, _ = token_ids(texts, vocabulary)
-    counts = np.bincount(ids[ids >= 0], minlength=len(vocabulary))
-    if not counts[vocabulary.is_content].any():
-        raise TextprivError(
-            "The public texts have no content word of the index. Give texts of its language."
-        )
-    # Good and Turing: as many words of other texts are new as were seen once.
-    new = max(1, int((counts == 1).sum()))
-    return vocabulary.prior_weights(counts + new * vocabulary.prior_weights("zipf"))
 
 
 def _reopened(path: Path, fingerprint: str) -> Index:

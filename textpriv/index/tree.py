@@ -274,7 +274,8 @@ class Tree(Index):
         words, paths, names = read_paths(Path(path))
         return cls.from_paths(words, paths, names, f"the file {Path(path).name}", language)
 
-    def _content(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def folder_content(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return the arrays of a folder by file name, and what its listing says."""
         meta = {
             "kind": folder.TREE,
             "heights": self.heights.tolist(),

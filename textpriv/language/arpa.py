@@ -42,7 +42,11 @@ def read_arpa(path: Path, words: Sequence[str]) -> NGrams:
     model = NGrams.from_probabilities(size, (START, OTHER), single)
     levels: list[tuple[NDArray[Any], ...]] = []
     for length, rows in longer.items():
-        *before, last, share = _sorted(length, rows)
+        table = np.array(rows).reshape(-1, length + 1)
+        # In rising order, of equal n-grams the first.
+        distinct, first = np.unique(table[:, :-1].astype(np.int64), axis=0, return_index=True)
+        *before, last = distinct.T
+        share = table[first, -1]
         context = before[0] if length == 2 else model.find(0, *before)
         if (context < 0).any():
             raise TextprivError(f"{path} has a trigram whose first two words are no bigram of it.")
@@ -50,13 +54,6 @@ def read_arpa(path: Path, words: Sequence[str]) -> NGrams:
         levels.append((context, last, weights))
         model = NGrams.from_probabilities(size, (START, OTHER), single, *levels)
     return model
-
-
-def _sorted(length: int, rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
-    """Return columns of n-grams of so many tokens in rising order; of equal ones the first."""
-    table = np.array(rows).reshape(-1, length + 1)
-    tokens, first = np.unique(table[:, :-1].astype(np.int64), axis=0, return_index=True)
-    return [*tokens.T, table[first, -1]]
 
 
 def _excess(

@@ -50,11 +50,9 @@ class Ledger:
     The file holds no text and no name, only hashes under a secret of its own. But it holds the keys of the releases: whoever
     has it and the released texts can undo them. Only its owner may read it.
 
-    A charge is one transaction that is on the disk (``synchronous=FULL``) before its key is returned. A process that dies
-    before has counted nothing. One that dies after has counted once, and gets the same key when it charges again. Nothing
-    stays open between two calls, so threads and forks need no care.
-
-    A file that is damaged, no ledger, open to other users, or replaced while it is used, is a LedgerError.
+    A charge is one transaction that is on the disk before its key is returned. A process that dies before has counted
+    nothing. One that dies after has counted once, and gets the same key when it charges again. Nothing stays open between
+    two calls, so threads and forks need no care.
 
     Limits hold for what is charged through this object: give every process the same ones. Amounts are whole millionths,
     rounded up. An older copy that was put back before the ledger was opened forgets what was released since.

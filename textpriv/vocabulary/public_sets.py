@@ -12,7 +12,6 @@ import shutil
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from textpriv.errors import VocabularyError
 from textpriv.files import atomic_write, cache_folder, sha256_file
@@ -73,19 +72,11 @@ with open(Path(__file__).with_name("data") / "public_sets.csv", encoding="utf-8"
     SETS = tuple(map(_listed, csv.DictReader(_file)))
 
 
-def is_named(source: Any) -> bool:
-    """Whether a source is the name of a public set, and no path."""
-    return isinstance(source, str) and _NAME.fullmatch(source) is not None
-
-
-def set_named(name: str) -> PublicSet:
-    """Return the set of a name: one that is listed, or another one of its hub, of which less is known."""
+def set_named(name: str) -> PublicSet | None:
+    """Return the set of a name: one that is listed, or another one of its hub; None for what names no set."""
     match = _NAME.fullmatch(name)
     if match is None:
-        raise VocabularyError(
-            f"{name!r} is not the name of a public set, such as gensim:glove-wiki-gigaword-300. List them with: textpriv "
-            "index --list"
-        )
+        return None
     listed = next((each for each in SETS if each.name == name), None)
     if listed is not None:
         return listed

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import numpy as np
 
 from textpriv.errors import VocabularyError
-from textpriv.vocabulary.public_sets import is_named, set_named
+from textpriv.vocabulary.public_sets import set_named
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -40,8 +40,8 @@ def read_source(source: Any, limit: int | None, counts: Mapping[str, float] | No
 
         own = read_builtin(source.removeprefix("builtin:"))
         return own.words[:limit], own.vectors[:limit], own.language
-    if is_named(source) and not Path(source).exists():
-        chosen = set_named(source)
+    chosen = set_named(source) if isinstance(source, str) else None
+    if chosen is not None and not Path(source).exists():
         words, rows, language = read_source(chosen.fetched(), limit, counts)
         return words, rows, language or chosen.language
     if isinstance(source, str | os.PathLike):

@@ -11,7 +11,6 @@ import pytest
 
 from textpriv import Vocabulary
 from textpriv.errors import VocabularyError
-from textpriv.vocabulary import public_sets
 from textpriv.vocabulary.public_sets import SETS, PublicSet, set_named
 
 CONTENT = gzip.compress(b"2 2\ngut 1 2\nrot 3 4\n")
@@ -84,6 +83,6 @@ def test_missing_spacy_package_names_the_command(monkeypatch):
 
 
 def test_names_without_a_hub_are_refused():
-    assert not public_sets.is_named("glove-wiki-gigaword-300")
+    assert set_named("glove-wiki-gigaword-300") is None
     with pytest.raises(VocabularyError, match="index --list"):
-        set_named("glove-wiki-gigaword-300")
+        Vocabulary.load("glove-wiki-gigaword-300")
