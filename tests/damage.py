@@ -212,9 +212,6 @@ DAMAGES: dict[str, Damage] = {
     "another space": _meta(lambda meta: meta.update(space="manhattan")),
     "a space that is none": _meta(lambda meta: meta.update(space="cosine")),
     "a space with settings": _meta(lambda meta: meta.update(space=["unit"])),
-    "moves that are text": _meta(lambda meta: meta.update(moved=["near"] * 4)),
-    "moves beyond every float": _meta(lambda meta: meta.update(moved=[10**400] * 4)),
-    "too few moves": _meta(lambda meta: meta.update(moved=[0.0])),
     "a language that is none": _meta(lambda meta: meta.update(language="../en")),
     "another kind": _meta(lambda meta: meta.update(kind="tree")),
     "a kind that is none": _meta(lambda meta: meta.update(kind=["index"])),
@@ -319,7 +316,7 @@ def _use(folder: Path, sound: Index) -> str:
     ]
     same = all(np.array_equal(a, b) for a, b in pairs)
     same = same and (index.axes and index.axes.digest) == (sound.axes and sound.axes.digest)
-    names = ("space", "unit", "moved", "reference_distance", "diameter_bound", "fingerprint")
+    names = ("space", "unit", "reference_distance", "diameter_bound", "fingerprint")
     same = same and all(getattr(index, name) == getattr(sound, name) for name in names)
     same = same and index.vocabulary.words == sound.vocabulary.words
     return "equal" if same else "LOADED AND DIFFERS"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 INDEX, TREE = "index", "tree"
 META = "index.json"
 
-_FORMAT = 4
+_FORMAT = 5
 _WORDS, _FUNCTION = "words.json", "function.json"
 _PRIOR, _MODEL = "prior.npy", "model.npz"
 _SAMPLE = 32  # words whose lists are computed again

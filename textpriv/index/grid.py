@@ -23,22 +23,12 @@ from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 _LONGEST = 2**11  # steps from the centre to a point: four times its square is 2^24
 _UNIT_BITS = 11  # of the length of a step, so that squared lengths are exact in float64, too
-_SAMPLE = 2000  # words on which we measure how far rounding moved the points
 _SAMPLED = 4  # one column of so many bounds the distance of the k-th nearest word
 _CELLS = 1 << 20  # distances that a thread holds at a time, so that they stay in its cache
 
 REFERENCE = 10  # the neighbour that statements speak of
 RANKS = (1, REFERENCE, 100)
 SHARES = (0.5, 0.9)
-
-
-class Moved(NamedTuple):
-    """How far rounding to the grid changed distances, as shares of them: median and 99th percentile."""
-
-    pair_median: float  # over random pairs of words
-    pair_99: float
-    nearest_median: float  # over words and their nearest neighbours
-    nearest_99: float
 
 
 class Grid:
@@ -62,10 +52,11 @@ class Grid:
         vocabulary: Vocabulary,
         space: str,
         projection: int | None,
-        fine: bool,
         axes: Axes | None = None,
-    ) -> tuple[Grid, NDArray[np.float64]]:
-        """Round a vocabulary's vectors to a grid; also return the coordinates before rounding."""
+        *,
+        fine: bool = False,
+    ) -> Grid:
+        """Round a vocabulary's vectors to a grid of int8, or of int16 if it is fine or of the recommended space."""
         rows = transformed(vocabulary, space, projection, axes)
         rows -= (rows.max(axis=0) + rows.min(axis=0)) / 2
         kind = np.int16 if fine or space == RECOMMENDED else np.int8
@@ -75,7 +66,7 @@ class Grid:
         )
         least = max(least, float(np.abs(rows).max()) / np.iinfo(kind).max)
         unit = _unit_length(rows, least) if least else 1.0
-        return cls(space, np.rint(rows / unit).astype(kind), unit), rows
+        return cls(space, np.rint(rows / unit).astype(kind), unit)
 
     def __len__(self) -> int:
         return len(self.points)
@@ -111,25 +102,6 @@ class Grid:
         offsets = np.abs(self.points.astype(np.int64)).sum(axis=1)
         central = np.argsort(offsets, kind="stable")[:8]
         return 2 * float(self.length(self.steps(central).max(axis=1).min()))
-
-    def moved(self, rows: NDArray[np.float64], neighbours: NDArray[np.int32]) -> Moved:
-        """Measure how far rounding moved the points, on a public sample of words."""
-        random = np.random.default_rng(0)
-        words = random.choice(len(self), size=min(_SAMPLE, len(self)), replace=False)
-        others = random.integers(0, len(self), size=len(words))
-        nearest = neighbours[words, min(1, neighbours.shape[1] - 1)]
-        return Moved(*self._changes(rows, words, others), *self._changes(rows, words, nearest))
-
-    def _changes(
-        self, rows: NDArray[np.float64], first: NDArray[Any], second: NDArray[Any]
-    ) -> list[float]:
-        order = 1 if self.space == MANHATTAN else 2
-        before = np.linalg.norm(rows[first] - rows[second], ord=order, axis=1)
-        between = (self.points[first].astype(np.int64) - self.points[second]) * self.unit
-        after = np.linalg.norm(between, ord=order, axis=1)
-        apart = before > 0
-        changes = np.abs(after - before)[apart] / before[apart] if apart.any() else [0.0]
-        return [float(each) for each in np.quantile(changes, [0.5, 0.99])]
 
     def is_exact(self) -> bool:
         """Whether no point is so long that float32 products round."""

@@ -22,7 +22,6 @@ from textpriv.index.axes import Axes
 from textpriv.index.grid import (
     REFERENCE,
     Grid,
-    Moved,
     Typical,
     exact_lists,
     typical_distances,
@@ -58,8 +57,6 @@ class Index:
     neighbour_ids, neighbour_steps : ndarray of int32, shape (V, k)
         The word itself first, then its nearest others by (steps, id); and their distances: squared Euclidean distances in
         grid steps, or sums of absolute differences in "manhattan".
-    moved : Moved
-        How far rounding to the grid changed distances.
     model : NGrams or None
         Language model of its own, which ContextualTEM uses.
     axes : Axes or None
@@ -81,13 +78,12 @@ class Index:
         vocabulary: Vocabulary,
         grid: Grid,
         neighbours: tuple[NDArray[np.int32], NDArray[np.int32]],
-        moved: Moved,
         *,
         model: NGrams | None = None,
         axes: Axes | None = None,
         path: Path | None = None,
     ) -> None:
-        self.vocabulary, self.moved, self.model, self.path = vocabulary, moved, model, path
+        self.vocabulary, self.model, self.path = vocabulary, model, path
         self.axes, self.domain = axes, None if axes is None else axes.frequency
         self._grid, self.space, self.points, self.unit = grid, grid.space, grid.points, grid.unit
         self.neighbour_ids, self.neighbour_steps = map(read_only, neighbours)
@@ -100,7 +96,6 @@ class Index:
         k: int = 256,
         *,
         projection: int | None = None,
-        fine: bool = False,
         model: NGrams | None = None,
         axes: Axes | None = None,
         progress: bool = False,
@@ -116,8 +111,6 @@ class Index:
             Length of a nearest list, the word itself included. Longer lists make sampling faster, never different.
         projection : int, optional
             Keep so many principal directions of the vectors. This lengthens no distance.
-        fine : bool
-            Round to int16 instead of int8. "recommended" always does.
         model : NGrams, optional
             Language model for ContextualTEM, counted in public text: ``NGrams.count(texts, vocabulary)``.
         axes : Axes, optional
@@ -127,13 +120,12 @@ class Index:
         """
         if model is not None and model.size != len(vocabulary):
             raise TextprivError("The language model is of another vocabulary.")
-        grid, rows = Grid.of(vocabulary, space, projection, fine, axes)
+        grid = Grid.of(vocabulary, space, projection, axes)
         if k < 1:
             raise TextprivError(f"k= must be at least 1, not {k}.")
         with progress_bar("exact lists", progress) as report:
             lists = exact_lists(grid, min(k, len(vocabulary)), report)
-        moved = grid.moved(rows, lists[0])
-        return cls(vocabulary, grid, lists, moved, model=model, axes=axes)
+        return cls(vocabulary, grid, lists, model=model, axes=axes)
 
     @classmethod
     def builtin(cls, language: str = "en") -> Index:
@@ -176,9 +168,8 @@ class Index:
         grid = Grid(meta["space"], arrays["points.npy"], float(meta["unit"]))
         lists = arrays["neighbours.npy"], arrays["steps.npy"]
         folder.check_lists(found.path, grid, *lists)
-        moved = Moved(*map(float, meta["moved"]))
         more: dict[str, Any] = {"model": found.model, "axes": found.axes, "path": found.path}
-        return Index(found.vocabulary, grid, lists, moved, **more)
+        return Index(found.vocabulary, grid, lists, **more)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the index as a new folder, whole or not at all; ``overwrite`` replaces an index folder and nothing else."""
@@ -192,7 +183,7 @@ class Index:
             "neighbours.npy": self.neighbour_ids,
             "steps.npy": self.neighbour_steps,
         }
-        meta = {"space": self.space, "unit": self.unit, "moved": list(self.moved)}
+        meta: dict[str, Any] = {"space": self.space, "unit": self.unit}
         if self.axes is not None:
             arrays |= self.axes.arrays
             meta["axes"] = self.axes.listing

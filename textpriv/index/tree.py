@@ -210,7 +210,7 @@ class Tree(Index):
             As of :meth:`Index.build`.
         """
         method = "average" if groups is None else "ward"
-        grid, _ = Grid.of(vocabulary, space, projection, fine=True)
+        grid = Grid.of(vocabulary, space, projection, fine=True)
         with progress_bar("clustering", progress) as report:
             order, gaps = clustered(grid, method, report)
         codes, values, names = rounded_down(gaps) if groups is None else cut_levels(gaps, groups)

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from textpriv import Index, Vocabulary
 from textpriv.errors import TextprivError
 from textpriv.index.grid import Grid, processors
-from textpriv.index.spaces import SPACES
+from textpriv.index.spaces import SPACES, transformed
 
 
 def vocabulary(size: int, dimension: int, seed: int = 0, spread: float = 1.0) -> Vocabulary:
@@ -28,10 +28,9 @@ def steps_by_integers(index: Index) -> np.ndarray:
     return parts.sum(axis=2).astype(np.int64)
 
 
-@pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("space", SPACES)
-def test_distances_equal_whole_number_arithmetic(space, fine):
-    index = Index.build(vocabulary(120, 40), space, k=8, fine=fine)
+def test_distances_equal_whole_number_arithmetic(space):
+    index = Index.build(vocabulary(120, 40), space, k=8)
     every = np.arange(len(index))
     expected = steps_by_integers(index)
     assert np.array_equal(index.steps_of(every), expected)
@@ -91,29 +90,26 @@ def test_coordinates_are_the_nearest_grid_points(seed, spread):
 def test_whole_number_vectors_stay_as_they_are():
     index = Index.build(Vocabulary(list("abc"), [[0.0], [1.0], [3.0]]), "euclidean")
     assert index.distances_of([0])[0].tolist() == [0.0, 1.0, 3.0]
-    assert index.moved.pair_99 == index.moved.nearest_99 == 0.0
-
-
-def test_outlier_coarsens_the_grid_and_the_index_says_so():
-    vectors = np.random.default_rng(0).normal(size=(200, 10))
-    vectors[7] *= 1000
-    index = Index.build(Vocabulary([f"w{i}" for i in range(200)], vectors), "euclidean")
-    assert index.moved.nearest_median > 0.1
-    fine = Index.build(Vocabulary([f"w{i}" for i in range(200)], vectors), "euclidean", fine=True)
-    assert fine.moved.nearest_median < index.moved.nearest_median / 10
 
 
 def test_rounding_moves_the_builtin_points_little():
     """At most .2 % of the distance of a random pair in the median, .4 % of a neighbour's, 2.6 % in 99 of 100."""
-    moved = Index.builtin("en").moved
-    assert moved.pair_median < 0.002
-    assert moved.nearest_median < 0.004
-    assert max(moved.pair_99, moved.nearest_99) < 0.026
+    index = Index.builtin("en")
+    rows = transformed(index.vocabulary, index.space, None)
+    words = np.arange(0, len(index), 12)
+    random = np.random.default_rng(0).permutation(len(index))[: len(words)]
+    for others, most in ((random, 0.002), (index.neighbour_ids[words, 1], 0.004)):
+        before = np.linalg.norm(rows[words] - rows[others], axis=1)
+        steps = np.linalg.norm(index.points[words] - index.points[others].astype(float), axis=1)
+        apart = before > 0
+        changes = np.abs(steps * index.unit / before - 1)[apart]
+        assert np.median(changes) < most
+        assert np.quantile(changes, 0.99) < 0.026
 
 
 def test_unit_space_ranks_as_cosine():
     words = vocabulary(80, 12)
-    index = Index.build(words, "unit", fine=True)
+    index = Index.build(words, "unit")
     unit = words.vectors / np.linalg.norm(words.vectors, axis=1)[:, None]
     chords = np.sqrt(np.maximum(2 - 2 * unit @ unit.T, 0))
     np.testing.assert_allclose(index.distances_of(np.arange(80)), chords, atol=4 * index.unit)
@@ -122,8 +118,8 @@ def test_unit_space_ranks_as_cosine():
 @pytest.mark.parametrize("space", ["euclidean", "unit"])
 def test_projection_lengthens_no_distance(space):
     words = vocabulary(80, 12)
-    whole = Index.build(words, space, fine=True)
-    index = Index.build(words, space, projection=4, fine=True)
+    whole = Index.build(words, space)
+    index = Index.build(words, space, projection=4)
     every = np.arange(80)
     assert index.points.shape == (80, 4)
     slack = 4 * (whole.unit + index.unit)

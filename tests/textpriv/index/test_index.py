@@ -25,7 +25,7 @@ def build(space="euclidean", prior=None, **options) -> Index:
 def assert_equal(one: Index, other: Index) -> None:
     for name in EQUAL:
         assert np.array_equal(getattr(one, name), getattr(other, name))
-    for name in ("space", "unit", "moved", "fingerprint", "diameter_bound", "typical", "language"):
+    for name in ("space", "unit", "fingerprint", "diameter_bound", "typical", "language"):
         assert getattr(one, name) == getattr(other, name)
     assert one.vocabulary.words == other.vocabulary.words
     assert np.array_equal(one.vocabulary.vectors, other.vocabulary.vectors)
@@ -68,7 +68,7 @@ def test_fingerprint_tells_whatever_changes_a_distance():
     words, points, unit = built.vocabulary, built.points, built.unit
 
     def with_grid(*grid) -> Index:
-        return Index(words, Grid(*grid), (built.neighbour_ids, built.neighbour_steps), built.moved)
+        return Index(words, Grid(*grid), (built.neighbour_ids, built.neighbour_steps))
 
     assert with_grid("euclidean", points, unit).fingerprint == build().fingerprint
     turned = Vocabulary(words.words[::-1], words.vectors)
@@ -156,7 +156,7 @@ def test_lists_that_are_not_those_of_the_points_are_refused(tmp_path):
         ]
     ):
         grid = Grid("euclidean", points, built.unit)
-        Index(built.vocabulary, grid, lists, built.moved).save(tmp_path / str(number))
+        Index(built.vocabulary, grid, lists).save(tmp_path / str(number))
         with pytest.raises(IndexFolderError, match=message):
             Index.load(tmp_path / str(number))
 
