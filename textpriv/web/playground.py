@@ -48,7 +48,9 @@ class Settings(NamedTuple):
         """Check the fields of a request; a wrong one is refused with 422."""
         epsilon, mechanism = given.get("epsilon"), given.get("mechanism", "tem")
         if not isinstance(epsilon, int | float) or not 0 < epsilon <= _LARGEST_EPSILON:
-            raise HTTPException(422, f"epsilon is a number from 0 to {_LARGEST_EPSILON:g}.")
+            raise HTTPException(
+                422, f"epsilon is a number above 0 and at most {_LARGEST_EPSILON:g}."
+            )
         if mechanism not in [*mechanism_names()]:
             raise HTTPException(422, f"mechanism is one of: {', '.join(mechanism_names())}.")
         return cls(float(epsilon), mechanism)
