@@ -16,7 +16,7 @@ import uvicorn
 
 import textpriv
 from textpriv.web.playground import Playground
-from textpriv.web.server import Application, bind
+from textpriv.web.server import application, bind
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from browser import Browser
@@ -46,8 +46,8 @@ def main() -> None:
         listening = bind(0)
         index = textpriv.Index.builtin("en")
         begins = textpriv.epsilon_for(index, recovery=0.1)
-        application = Application(Playground(index, begins))
-        server = uvicorn.Server(uvicorn.Config(application, lifespan="off", log_level="critical"))
+        served = application(Playground(index, begins))
+        server = uvicorn.Server(uvicorn.Config(served, lifespan="off", log_level="critical"))
         serving = {"target": server.run, "kwargs": {"sockets": [listening]}, "daemon": True}
         threading.Thread(**serving).start()  # type: ignore[arg-type]
         browser.open(f"http://127.0.0.1:{listening.getsockname()[1]}/", 900)

@@ -77,7 +77,7 @@ class PrivatizerSettings:
         has_key = self.ledger is None and self.seed is None
         return Privatizer(
             self._mechanism(opened),
-            TokenPolicy.from_dict(self.policy),
+            TokenPolicy(**self.policy),
             self.seed,
             run_key=self.secret() if has_key else None,
             language=self.language,

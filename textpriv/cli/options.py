@@ -222,7 +222,7 @@ class ReleaseOptions(MechanismOptions):
 
     detect: list[str] | None = option(
         metavar="DETECTOR",
-        help="Find dates and numbers (patterns, presidio), names too (names, spacy, spacy:PIPELINE, words:FILE), "
+        help="Find dates and numbers (patterns, presidio), names too (names, spacy:PIPELINE, words:FILE), "
         "your own kinds (regex:KIND=PATTERN), or the best installed (auto). column:NAME reads spans from a "
         "column. Repeat for several.",
     )

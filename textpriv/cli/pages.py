@@ -16,7 +16,7 @@ from textpriv.cli.options import (
     public_texts,
     refuse_lost,
 )
-from textpriv.errors import TextprivError
+from textpriv.errors import TextprivError, needs
 
 
 def report(
@@ -67,6 +67,8 @@ def playground(
 
     **Example:** textpriv playground
     """
+    needs("uvicorn", "playground")
+    needs("starlette", "playground")
     from textpriv.guarantees.epsilon import choose_epsilon
     from textpriv.index.builtin import ENGLISH, open_index
     from textpriv.web.server import serve

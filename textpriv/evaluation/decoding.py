@@ -48,7 +48,7 @@ class Decoder:
     def __init__(self, privatizer: Privatizer, model: NGrams, *, count: int = 32) -> None:
         policy = privatizer.policy
         # What was not drawn stays as it is: masks, surfaces of spans, words outside the vocabulary.
-        self._drawn = np.array([policy.draws(name) for name in CLASSES])
+        self._drawn = np.array([getattr(policy, name) == "sample" for name in CLASSES])
         read = replace(policy, **dict.fromkeys(CLASSES, "keep"), case="keep")
         self.privatizer = Privatizer(privatizer.mechanism, read, language=privatizer.language)
         self.model = model

@@ -13,7 +13,7 @@ import ipaddress
 import itertools
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 __all__ = [
+    "DETECTORS",
     "PATTERN_KINDS",
     "Detector",
     "PatternDetector",
@@ -106,7 +107,10 @@ class RegexDetector:
     """A detector of your own regular expressions, such as ``{"TICKET": r"#[0-9]+"}``."""
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
-        self._patterns = {kind: re.compile(pattern) for kind, pattern in patterns.items()}
+        try:
+            self._patterns = {kind: re.compile(pattern) for kind, pattern in patterns.items()}
+        except re.error as error:
+            raise SpanError(f"this is no regular expression: {error}. Correct it.") from None
         self.labels = tuple(patterns)
         self.finds_no = f"kinds but {', '.join(patterns)}"
 
@@ -125,25 +129,20 @@ class RegexDetector:
 
 
 class WordsDetector:
-    """A detector of the words of a public list, such as names, in any case.
+    """A detector of the names of a public list, in any case.
 
-    Parameters
-    ----------
-    words : iterable of str
-        An entry may have several words. Leave out names that are also common words, such as "will".
-    kind : str
+    An entry may have several words. Leave out names that are also common words, such as "will".
     """
 
-    def __init__(self, words: Iterable[str], kind: str = "PERSON") -> None:
+    finds_no, labels = "names outside its list", ("PERSON",)
+
+    def __init__(self, words: Iterable[str]) -> None:
         entries = (tuple(_PART.findall(entry.casefold())) for entry in words)
         self._entries = frozenset(filter(None, entries))
-        self._lengths: dict[
-            str, list[int]
-        ] = {}  # of the entries that begin with a word, longest first
+        # Of the entries that begin with a word, longest first.
+        self._lengths: dict[str, list[int]] = {}
         for entry in sorted(self._entries, key=len, reverse=True):
             self._lengths.setdefault(entry[0], []).append(len(entry))
-        self.labels = (kind,)
-        self.finds_no = "names outside its list"
 
     @classmethod
     def load(cls, path: str) -> WordsDetector:
@@ -151,14 +150,11 @@ class WordsDetector:
         try:
             with open(path, encoding="utf-8-sig") as file:
                 found = cls(file)
-        except OSError as error:
-            raise SpanError(
-                f"cannot read the list {path}: {error.strerror}. Name a file with one name a line."
-            ) from None
-        except UnicodeDecodeError:
-            raise SpanError(f"the list {path} is not UTF-8 text. Convert it.") from None
-        if not found._entries:
-            raise SpanError(f"the list {path} has no words. Put one name on each line.")
+            wrong = "" if found._entries else "it has no words"
+        except (OSError, UnicodeDecodeError) as error:
+            wrong = getattr(error, "strerror", "it is not UTF-8 text")
+        if wrong:
+            raise SpanError(f"cannot read the list {path}: {wrong}. Put one name on each line.")
         return found
 
     def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
@@ -179,9 +175,9 @@ class WordsDetector:
             yield spans
 
     def fingerprint(self) -> str:
-        """The kind and a checksum of the list."""
+        """A checksum of the list."""
         content = hashlib.sha256(repr(sorted(self._entries)).encode()).hexdigest()
-        return f"words {self.labels[0]} {content}"
+        return f"words PERSON {content}"
 
 
 class PatternDetector:
@@ -261,13 +257,7 @@ def _is_phone(text: str) -> bool:
 
 
 class SpacyDetector:
-    """The entities, or span groups, that a spaCy pipeline finds.
-
-    Parameters
-    ----------
-    nlp : Language or str
-        A pipeline with a named-entity recogniser, an ``EntityRuler`` or a ``SpanRuler``, or the name or path of one.
-    """
+    """The entities, or span groups, that a spaCy pipeline finds, or the one of a name or path."""
 
     def __init__(self, nlp: Language | str) -> None:
         import spacy
@@ -310,19 +300,13 @@ class SpacyDetector:
 class PresidioDetector:
     """The entities that Presidio's analyzer finds.
 
-    Presidio's recogniser of mail addresses asks the network for a list of domains when it is first used, and falls back to
-    the one that comes with it. No text goes there.
-
-    Parameters
-    ----------
-    analyzer : AnalyzerEngine, optional
-        Default: Presidio's recognisers by pattern over a blank spaCy pipeline, which finds no names.
-    language : str
+    The default ones go by pattern over a blank spaCy pipeline, which finds no names. Presidio's recogniser of mail addresses
+    asks the network for a list of domains when it is first used, and falls back to its own. No text goes there.
     """
 
     def __init__(self, analyzer: Any = None, *, language: str = "en") -> None:
-        self._analyzer = _pattern_analyzer(language) if analyzer is None else analyzer
         self.finds_no = "names" if analyzer is None else ""
+        self._analyzer = _pattern_analyzer(language) if analyzer is None else analyzer
         self._language = language
 
     def detect(self, texts: Sequence[str]) -> list[list[Span]]:
@@ -404,31 +388,24 @@ def best_detectors(language: str = "en") -> list[str]:
     return [*(finders_of_names(language)[:1] or listed), "patterns"]
 
 
-def make_detector(name: str, language: str = "en") -> Detector:
-    """Make the detector of a name, as the command line and other processes know it.
+# By their names on the command line. Each is made of what is behind the colon, and of a language.
+DETECTORS: dict[str, Callable[[str, str], Detector]] = {
+    "patterns": lambda _, language: PatternDetector(),
+    "names": lambda _, language: NamesDetector(),
+    "presidio": lambda _, language: PresidioDetector(language=language),
+    "spacy:PIPELINE": lambda pipeline, language: SpacyDetector(pipeline),
+    "words:FILE": lambda path, language: WordsDetector.load(path),
+    "regex:KIND=PATTERN": lambda given, language: RegexDetector(dict([given.split("=", 1)])),
+}
 
-    The names are "patterns", "names", "presidio", "words:" with the path of a list of names, "regex:" with a kind and a
-    regular expression such as "regex:TICKET=#[0-9]+", "spacy" for the small pipeline of the language, and "spacy:" with the
-    name or path of a pipeline.
-    """
-    kind, _, which = name.partition(":")
-    if name == "patterns":
-        return PatternDetector()
-    if name == "names":
-        return NamesDetector()
-    if name == "presidio":
-        return PresidioDetector(language=language)
-    if kind == "words" and which:
-        return WordsDetector.load(which)
-    if kind == "regex" and "=" in which:
-        label, _, pattern = which.partition("=")
-        try:
-            return RegexDetector({label: pattern})
-        except re.error as error:
-            raise SpanError(f"{name!r} has no regular expression: {error}. Correct it.") from None
-    if kind == "spacy":
-        return SpacyDetector(which or f"{language}_core_{'web' if language == 'en' else 'news'}_sm")
+
+def make_detector(name: str, language: str = "en") -> Detector:
+    """Make the detector of a name of ``DETECTORS``, such as "patterns" or "regex:TICKET=#[0-9]+"."""
+    kind, _, given = name.partition(":")
+    for spelled, make in DETECTORS.items():
+        own, _, needed = spelled.partition(":")
+        if kind == own and bool(given) == bool(needed) and ("=" in given or "=" not in needed):
+            return make(given, language)
     raise SpanError(
-        f"unknown detector {name!r}; use patterns, names, presidio, spacy:PIPELINE, words:FILE or regex:KIND=PATTERN. "
-        "'textpriv doctor' lists what is installed."
+        f"unknown detector {name!r}; use one of {', '.join(DETECTORS)}. 'textpriv doctor' lists what is installed."
     )

@@ -121,8 +121,7 @@ class SpanPlan:
         spans = [span for each in found for span in each]
         pairs = zip(texts, found, strict=True)
         written = [text[span.start : span.end] for text, each in pairs for span in each]
-        offsets = np.array([span[:2] for span in spans], dtype=np.int64).reshape(-1, 2)
-        tokens = SpanTokens(self._kinds, [span.value for span in spans], written, offsets)
+        tokens = SpanTokens(self._kinds, [span.value for span in spans], written)
         codes = np.array([SPAN - span.mechanism for span in spans], dtype=np.int32)
         pieces = reader.encode([*itertools.chain.from_iterable(map(_pieces, texts, found))])
         return replace(_joined(pieces, spans_of, codes), spans=tokens)

@@ -19,24 +19,11 @@ SPAN = KEPT - len(CLASSES)  # a typed span of kind number k has the code SPAN - 
 
 @dataclass(frozen=True)
 class SpanTokens:
-    """The typed spans of a batch, in order.
+    """The typed spans of a batch, in order."""
 
-    Attributes
-    ----------
-    kinds : tuple of str
-        By their numbers in the codes.
-    values : list
-        The value that the mechanism of each span read, and draws from.
-    texts : list of str
-        The spans as written.
-    offsets : ndarray of int64, shape (S, 2)
-        Start and end of each in its raw text, in characters.
-    """
-
-    kinds: tuple[str, ...]
-    values: list[Any] = field(repr=False)
-    texts: list[str] = field(repr=False)
-    offsets: NDArray[np.int64] = field(repr=False)
+    kinds: tuple[str, ...]  # by their numbers in the codes
+    values: list[Any] = field(repr=False)  # that the mechanism of each span read, and draws from
+    texts: list[str] = field(repr=False)  # as written
 
 
 @dataclass(frozen=True)
@@ -72,24 +59,12 @@ class RawBatch:
     @property
     def counts(self) -> dict[str, int]:
         """Number of tokens by class: sampled, masked, kept ones by class, and spans by kind."""
-        rows = tally(self.codes, np.array([0, len(self.codes)]), len(class_names(self.kinds)))
-        return named_counts(self.kinds, rows[0].tolist())
+        return counts_by_class(self.codes, self.kinds)
 
 
-def class_names(kinds: Sequence[str] = ()) -> tuple[str, ...]:
-    """Names of the classes by which tokens are counted; the first is of codes from UNKNOWN up, the next of codes below."""
-    return ("sampled", "masked", *CLASSES, *(f"span {kind}" for kind in kinds))
-
-
-def tally(codes: NDArray[np.int32], offsets: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-    """Count the tokens of each document by class, shape (D, classes)."""
-    documents = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    cells = documents * classes + (UNKNOWN - np.minimum(codes, UNKNOWN))
-    counts = np.bincount(cells, minlength=(len(offsets) - 1) * classes)
-    return counts.reshape(len(offsets) - 1, classes)
-
-
-def named_counts(kinds: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
-    """Counts by the name of their class; only "sampled" may be 0."""
-    named = zip(class_names(kinds), counts, strict=True)
+def counts_by_class(codes: NDArray[np.int32], kinds: Sequence[str]) -> dict[str, int]:
+    """Count tokens by the name of their class; only "sampled" may be 0."""
+    names = ("sampled", "masked", *CLASSES, *(f"span {kind}" for kind in kinds))
+    counts = np.bincount(UNKNOWN - np.minimum(codes, UNKNOWN), minlength=len(names)).tolist()
+    named = zip(names, counts, strict=True)
     return {name: count for name, count in named if count or name == "sampled"}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.mechanisms.base import UNKNOWN
-from textpriv.tokenization.batches import SPAN, RawBatch, class_names, named_counts, tally
+from textpriv.tokenization.batches import SPAN, RawBatch, counts_by_class
 
 _NONE_BEFORE, _NONE_AFTER = 1, 2
 _QUOTE, _NOT, _TAKES_NOT = 4, 8, 16  # marks whose blanks depend on other tokens
@@ -36,27 +36,15 @@ _CLOSES = re.compile(rf"-[^\W\d_]+|{_UNSPACED}.*")
 
 @dataclass(frozen=True, repr=False)
 class PrivateTokens:
-    """One private document as tokens.
-
-    Attributes
-    ----------
-    words : list of str
-        The private tokens.
-    spaces : list of bool
-        For each token, whether a blank follows.
-    outputs : ndarray of int32
-        Word ids of the drawn tokens, -1 for the others.
-    counts : dict
-        Number of tokens by class: sampled, masked, kept ones by class, and typed spans by kind.
-    spans : dict of int to str
-        The kind of each token that is a typed span.
-    """
+    """One private document as tokens."""
 
     words: list[str]
-    spaces: list[bool]
-    outputs: NDArray[np.int32]
-    counts: dict[str, int]
-    spans: dict[int, str]
+    spaces: list[bool]  # for each token, whether a blank follows
+    outputs: NDArray[np.int32]  # word ids of the drawn tokens, -1 for the others
+    counts: dict[
+        str, int
+    ]  # of tokens by class: sampled, masked, kept ones by class, and typed spans by kind
+    spans: dict[int, str]  # the kind of each token that is a typed span
 
     @property
     def text(self) -> str:
@@ -72,13 +60,7 @@ class PrivateTokens:
 
 
 class Detokenizer:
-    """Put private texts together from words of a vocabulary and tokens that are released as they are.
-
-    Parameters
-    ----------
-    words : sequence of str
-        The vocabulary; a word's id is its index.
-    """
+    """Put private texts together from words of a vocabulary, by their ids, and tokens that are released as they are."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = np.array([*words, None], dtype=object)[:-1]
@@ -104,19 +86,13 @@ class Detokenizer:
         words, spaces = pieces.tolist(), blanks.tolist()
         outputs = np.full(len(batch.codes), -1, dtype=np.int32)
         outputs[is_drawn] = drawn
-        kinds = batch.kinds
-        counts = tally(batch.codes, batch.offsets, len(class_names(kinds))).tolist()
-        at = np.flatnonzero(batch.codes <= SPAN)
-        of_span = dict(zip(at.tolist(), (SPAN - batch.codes[at]).tolist(), strict=True))
         released = []
-        for (a, b), count in zip(pairwise(batch.offsets.tolist()), counts, strict=True):
-            spans = (
-                {place - a: kinds[of_span[place]] for place in range(a, b) if place in of_span}
-                if of_span
-                else {}
-            )
-            own = words[a:b], spaces[a:b], outputs[a:b], named_counts(kinds, count), spans
-            released.append(PrivateTokens(*own))
+        for a, b in pairwise(batch.offsets.tolist()):
+            codes = batch.codes[a:b]
+            at = np.flatnonzero(codes <= SPAN).tolist()
+            spans = {place: batch.kinds[SPAN - codes[place]] for place in at}
+            counts = counts_by_class(codes, batch.kinds)
+            released.append(PrivateTokens(words[a:b], spaces[a:b], outputs[a:b], counts, spans))
         return released
 
     def _arranged(

@@ -29,9 +29,8 @@ from textpriv.tokenization.batches import KEPT, MASKED, RawBatch
 from textpriv.tokenization.policy import CLASSES, FIRST_FIT, MASK, TOKEN_CLASSES, TokenPolicy
 
 DEFAULT_LANGUAGE = "en"  # of an index without a language
-_LONGEST = (
-    1_000  # characters of a chunk that is still read as words: spaCy's time grows with the square
-)
+# Characters of a chunk that is still read as words: spaCy's time grows with the square.
+_LONGEST = 1_000
 _TOO_LONG = "\N{REPLACEMENT CHARACTER}"  # read in place of longer chunks
 _MOST_CHUNKS, _MOST_CHARACTERS = 1 << 17, 1 << 24  # of the dictionary
 _AT_ONCE = 10_000  # chunks that spaCy is given as one text
@@ -42,17 +41,9 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 class TextEncoder:
-    """Tokenize and classify texts, for a vocabulary and a policy.
+    """Tokenize and classify texts, for words (an id is an index), a policy and spaCy's code of a language.
 
     In a language with blanks between words, a chunk of more than 1,000 characters counts as one unknown word.
-
-    Parameters
-    ----------
-    words : sequence of str
-        The vocabulary; a word's id is its index.
-    policy : TokenPolicy
-    language : str
-        A spaCy language code, for the tokenizer.
 
     Raises
     ------
@@ -63,8 +54,8 @@ class TextEncoder:
     """
 
     def __init__(self, words: Sequence[str], policy: TokenPolicy, language: str) -> None:
-        cased: Callable[[str], str] = str.lower if policy.case == "lower" else str
-        unread = sum(cased(word).split() != [word] for word in words)
+        self._cased: Callable[[str], str] = str.lower if policy.case == "lower" else str
+        unread = sum(self._cased(word).split() != [word] for word in words)
         if unread > len(words) / 2:
             raise PolicyError(
                 f"{unread:,} of {len(words):,} words have capitals or blanks, and no token is like this. Lower-case them "
@@ -94,7 +85,7 @@ class TextEncoder:
             chunks: list[str] = []
             bounds = [0]
             for text in texts:
-                cased = text.lower() if self.policy.case == "lower" else text
+                cased = self._cased(text)
                 of_text = cased.split()
                 chunks += of_text if " ".join(of_text) == cased else _CHUNK.findall(cased)
                 bounds.append(len(chunks))
@@ -112,22 +103,20 @@ class TextEncoder:
     def offsets(self, text: str) -> NDArray[np.int64]:
         """Start and end of each token of a text, in characters; shape (tokens, 2)."""
         text = without_halves(text)
-        cased: Callable[[str], str] = str.lower if self.policy.case == "lower" else str
         bounds: list[tuple[int, int]] = []
         for match in _CHUNK.finditer(text):
             written = match.group()
-            chunk = self._read(cased(written))
+            chunk = self._read(self._cased(written))
             # The lower case of a character may be two.
-            sizes = [len(cased(character)) for character in written]
+            sizes = [len(self._cased(character)) for character in written]
             places = np.repeat(np.arange(match.start(), match.end()), sizes).tolist()
             is_whole = chunk == _TOO_LONG or chunk.isspace()
             end = 0
             for token, name in _tokenized(self.language, [chunk])[0]:
                 begin, end = end, end + len(token)
                 if self._code(token, name) is not None:
-                    bounds.append(
-                        match.span() if is_whole else (places[begin], places[end - 1] + 1)
-                    )
+                    within = places[begin], places[end - 1] + 1
+                    bounds.append(match.span() if is_whole else within)
         return np.array(bounds, dtype=np.int64).reshape(-1, 2)
 
     def _read(self, chunk: str) -> str:

@@ -6,9 +6,8 @@ released as written. The statement names every class that is not drawn as not pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from textpriv.errors import PolicyError
 
@@ -107,7 +106,7 @@ class TokenPolicy:
     Raises
     ------
     PolicyError
-        For an unknown class, action or case.
+        For an unknown action or case.
     """
 
     unknown: str = "sample"
@@ -126,27 +125,6 @@ class TokenPolicy:
                 )
         if self.case not in ("lower", "keep"):
             raise PolicyError(f"unknown case {self.case!r}; use 'lower' or 'keep'.")
-
-    @classmethod
-    def from_dict(cls, settings: Mapping[str, Any]) -> TokenPolicy:
-        """Make a policy of a mapping such as a configuration block.
-
-        Raises
-        ------
-        PolicyError
-            For a name that is no class.
-        """
-        known = [field.name for field in fields(cls)]
-        strange = sorted(set(settings) - set(known))
-        if strange:
-            raise PolicyError(
-                f"unknown token class {strange[0]!r} in the policy; known: {', '.join(known)}."
-            )
-        return cls(**settings)
-
-    def draws(self, name: str) -> bool:
-        """Whether the mechanism draws for tokens of a class."""
-        return bool(getattr(self, name) == "sample")
 
     def to_dict(self) -> dict[str, str]:
         """Return the choices by class."""
@@ -171,7 +149,7 @@ class TokenPolicy:
         """How the guarantee reads under this policy."""
         notes = [LOWERED] if self.case == "lower" else []
         notes.append(SPLIT)
-        if self.draws("unknown"):
+        if self.unknown == "sample":
             notes.append(
                 "All words outside the vocabulary have the same output distribution. That a word is one of them is hidden "
                 "only up to the worst-case odds"

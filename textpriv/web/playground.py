@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from starlette.exceptions import HTTPException
 
 from textpriv.errors import TextprivError, WrongIndexError
 from textpriv.evaluation.distribution import OutputDistribution
@@ -29,23 +30,11 @@ if TYPE_CHECKING:
     from textpriv.mechanisms.base import Mechanism
 
 LONGEST = 20_000  # characters of a text
-AGAIN = (
-    "Each further draw of a text reveals more about it, because the losses of all draws add up. Release one draw, and "
-    "forget the others."
-)
 _AT_HAND = 8  # mechanisms kept; each holds tables of the words it has met
 _PATIENCE = 0.5  # seconds until an answer says that the attacker is not ready yet
 _LARGEST_EPSILON = 1e6
 _ATTACKED = 50_000  # words of a vocabulary up to which all pairs are compared
 _SHOWN = 8  # words of a text whose distribution is computed at every draw
-
-
-class BadRequest(Exception):
-    """A request that is not answered: a status and a reason, which never quotes what was sent."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 class Settings(NamedTuple):
@@ -58,24 +47,17 @@ class Settings(NamedTuple):
     def read(cls, given: Mapping[str, Any]) -> Settings:
         """Check the fields of a request; a wrong one is refused with 422."""
         epsilon, mechanism = given.get("epsilon"), given.get("mechanism", "tem")
-        if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
-            raise BadRequest(422, "epsilon is missing or no number; send one above 0.")
-        if not 0 < epsilon <= _LARGEST_EPSILON:
-            raise BadRequest(422, f"epsilon must be above 0 and at most {_LARGEST_EPSILON:g}.")
-        if not isinstance(mechanism, str) or mechanism not in mechanism_names():
-            raise BadRequest(422, f"mechanism must be one of: {', '.join(mechanism_names())}.")
+        if not isinstance(epsilon, int | float) or not 0 < epsilon <= _LARGEST_EPSILON:
+            raise HTTPException(
+                422, f"epsilon is a number above 0 and at most {_LARGEST_EPSILON:g}."
+            )
+        if mechanism not in [*mechanism_names()]:
+            raise HTTPException(422, f"mechanism is one of: {', '.join(mechanism_names())}.")
         return cls(float(epsilon), mechanism)
 
 
 class Playground:
-    """The answers, without the web.
-
-    Parameters
-    ----------
-    index : Index
-    epsilon : float, optional
-        With which the page begins. Default: by the distances of the index.
-    """
+    """The answers, without the web. The page begins with an epsilon; default: by the distances of the index."""
 
     def __init__(self, index: Index, epsilon: float | None = None) -> None:
         self.index = index
@@ -100,9 +82,8 @@ class Playground:
     def mechanisms(self) -> list[str]:
         """Those that draw from an index of this kind, the default of the index first."""
         words = Vocabulary(["one", "two"], np.eye(2))
-        small = Index.build(words, "euclidean")
-        if isinstance(self.index, Tree):
-            small = Tree(words, [0, 1], [1], [1.0])
+        is_tree = isinstance(self.index, Tree)
+        small = Tree(words, [0, 1], [1], [1.0]) if is_tree else Index.build(words, "euclidean")
         names = [name for name in mechanism_names() if _draws_from(small, name)]
         return sorted(names, key=lambda name: name != default_name(self.index))
 
@@ -111,18 +92,10 @@ class Playground:
         try:
             return Privatizer(make(epsilon=settings.epsilon)(self.index))
         except TextprivError as error:
-            raise BadRequest(422, str(error)) from None
+            raise HTTPException(422, str(error)) from None
 
     def privatize(self, text: str, settings: Settings) -> dict[str, Any]:
-        """Draw a text once.
-
-        Returns
-        -------
-        dict
-            ``tokens`` (word, whether a blank follows, kind), ``drawn``, ``stays`` (how often words of the text stay, and
-            ``where`` that holds),
-            ``attacker`` (a sentence about this draw), ``odds``, ``worst_document``, and parts of the statement.
-        """
+        """Draw a text once: its tokens (word, whether a blank follows, kind), how often words stay, and the bounds."""
         privatizer = self.prepare(settings)
         with self._reading:  # spaCy's tokenizer is not made for several threads
             raw = self._reader.read(text)
@@ -143,7 +116,6 @@ class Playground:
             "assumptions": [*statement.assumptions, *statement.notes],
             "proved": statement.proved,
             "mechanism": f"{settings.mechanism} at epsilon {settings.epsilon:g}",
-            "again": AGAIN,
         }
 
     def _guess(self, settings: Settings) -> Future[NDArray[np.int64]]:
@@ -190,10 +162,10 @@ class Playground:
         """Return what a word becomes: 404 outside the vocabulary, 422 without a closed form."""
         mechanism, vocabulary = self.prepare(settings).mechanism, self.index.vocabulary
         if not mechanism.has_log_prob:
-            raise BadRequest(422, f"{mechanism.name} has no output distribution in closed form.")
+            raise HTTPException(422, f"{mechanism.name} has no output distribution in closed form.")
         known = next((each for each in (word, word.lower()) if each in vocabulary), None)
         if known is None:
-            raise BadRequest(
+            raise HTTPException(
                 404, "The word is not in the vocabulary. All such words are treated alike."
             )
         number, chances = vocabulary.id(known), np.exp(mechanism.log_prob(known))

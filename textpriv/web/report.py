@@ -6,12 +6,11 @@ Everything on the page is computed from public words and public text. The page l
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,20 +21,21 @@ from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
 from textpriv.guarantees.epsilon import Choice, keep_share
 from textpriv.index.grid import REFERENCE
+from textpriv.ledger import DocumentName
 from textpriv.mechanisms.base import Mechanism
-from textpriv.randomness import KeyedStreams, Stream
+from textpriv.randomness import KeyedStreams
 from textpriv.statement import at_most, odds_in_words
-from textpriv.tokenization.policy import TOKEN_CLASSES
-from textpriv.web.pages import SAMPLE, Chart, asset, content_policy, fill
-from textpriv.web.render import kinds_of, token_spans
+from textpriv.tokenization.policy import FIRST_FIT, MASK, TOKEN_CLASSES
+from textpriv.web.pages import SAMPLE, asset, content_policy, fill
+from textpriv.web.render import DRAWN, MASKED, SPAN, token_spans
 
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
     from textpriv.index.index import Index
     from textpriv.index.tree import Group
-    from textpriv.privatizer import Privatizer
-    from textpriv.spans.plan import SpanPlan
+    from textpriv.privatizer import PrivateTokens, Privatizer, ReleaseKey
     from textpriv.statement import PrivacyStatement
+    from textpriv.tokenization.batches import RawBatch
 
 _WORDS = 400  # that can be looked up
 _OUTPUTS = 10  # of a word that are shown
@@ -57,10 +57,7 @@ class Attack:
 
     @classmethod
     def of(
-        cls,
-        mechanism: Mechanism,
-        text: PublicText | None,
-        chosen: Choice | None = None,
+        cls, mechanism: Mechanism, text: PublicText | None, chosen: Choice | None
     ) -> Attack | None:
         """Compute what is not known; None for a mechanism whose pairs of words cannot all be compared."""
         if not (mechanism.has_log_prob and can_compare(mechanism)):
@@ -80,26 +77,6 @@ class Attack:
             public = text or text_of(mechanism.index)
             single = replace(attacker, text=public).alone(mechanism)
         return cls(alone, single, attacker.reader(mechanism), worst)
-
-
-class SpanRow(NamedTuple):
-    """How spans of a kind are replaced."""
-
-    kind: str
-    mechanism: str
-    loss: str
-    stays: str
-
-    @classmethod
-    def of(cls, plan: SpanPlan) -> Iterator[SpanRow]:
-        """Yield the kinds of a policy in its order."""
-        for kind, mechanism in plan.policy.mechanisms.items():
-            claim, shares = mechanism.claim(), mechanism.stays().items()
-            loss = "none"
-            if claim.largest:
-                loss = f"at most {at_most(claim.epsilon)} nats a {claim.unit}, once for each {claim.per}"
-            stays = (f"{at_most(100 * share, 3)} % {where}".strip() for where, share in shares)
-            yield cls(kind, claim.mechanism, loss, "; ".join(stays))
 
 
 def report_page(
@@ -130,7 +107,6 @@ def report_page(
     tokens, kinds = drawn_kinds(privatizer, raw, KeyedStreams(seed=0).stream("report"))
     return fill(
         "report.html",
-        made=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         policy=content_policy(script),
         script=script,
         mechanism=mechanism,
@@ -150,7 +126,7 @@ def report_page(
         chart=_chart(mechanism) if is_charted else None,
         actions=privatizer.policy.to_dict(),
         classes=TOKEN_CLASSES,
-        spans=[] if privatizer.spans is None else [*SpanRow.of(privatizer.spans)],
+        spans=privatizer.spans,
         certificate=certificate,
     )
 
@@ -163,19 +139,36 @@ def write_page(page: str, path: str | os.PathLike[str]) -> None:
         file.write(page.encode())
 
 
-def drawn_kinds(privatizer: Privatizer, raw: Any, stream: Any = None) -> tuple[Any, list[str]]:
+def drawn_kinds(
+    privatizer: Privatizer, raw: RawBatch, key: ReleaseKey | None = None
+) -> tuple[PrivateTokens, list[str]]:
     """Draw a document that was read, and name the kind of each token: "same" where a draw left it as it was.
 
     Only for whoever has the original: which words are still the author's own is what a draw hides.
     """
     if privatizer.spans is not None:  # spans may be drawn once for a document or a person
-        from textpriv.ledger import DocumentName
+        key = DocumentName(os.urandom(16), os.urandom(16))
+    (tokens,) = privatizer.release(raw, [key])
+    kinds = []
+    for place, (word, output) in enumerate(zip(tokens.words, tokens.outputs.tolist(), strict=True)):
+        if output >= 0:
+            kinds.append("same" if output == raw.codes[place] else DRAWN)
+        elif place in tokens.spans:
+            kinds.append(f"{SPAN}: {tokens.spans[place]}")
+        else:
+            kinds.append(MASKED if word == MASK else f"kept: {_kept_class(word, tokens.counts)}")
+    return tokens, kinds
 
-        stream = DocumentName(os.urandom(16), os.urandom(16))
-    (tokens,) = privatizer.release(raw, [Stream() if stream is None else stream])
-    same = (raw.codes >= 0) & (raw.codes == tokens.outputs)
-    pairs = zip(same.tolist(), kinds_of(tokens), strict=True)
-    return tokens, ["same" if stays else kind for stays, kind in pairs]
+
+def _kept_class(word: str, counts: Mapping[str, int]) -> str:
+    """The class of a kept token; blanks and punctuation are told by their characters, and of the rest only what can be."""
+    from spacy.lang.lex_attrs import is_punct
+
+    for name, is_of_class in (("space", word.isspace()), ("punctuation", is_punct(word))):
+        if name in counts and is_of_class:
+            return TOKEN_CLASSES[name].title
+    rest = (name for name in TOKEN_CLASSES if name in counts and name not in FIRST_FIT[:2])
+    return " or ".join(TOKEN_CLASSES[name].title for name in rest)
 
 
 def _looked_up(mechanism: Mechanism) -> dict[str, Any]:
@@ -209,20 +202,16 @@ def _stays(mechanism: Mechanism) -> float:
     return keep_share(mechanism, _AVERAGED)[0]
 
 
-def _chart(mechanism: Mechanism) -> str:
+def _chart(mechanism: Mechanism) -> dict[str, Any]:
+    """Words that stay by epsilon, on a logarithmic axis: points in a box of 640 by 330, with their values."""
     epsilons = [float(each) for each in mechanism.epsilon * 2.0**_STEPS]
     shares = [_stays(mechanism.at_epsilon(each)) for each in epsilons]
-    here = shares[len(shares) // 2]
-    return Chart(
-        title="Words that stay, by epsilon",
-        description=f"From {shares[0]:.0%} at epsilon {epsilons[0]:.3g} to {shares[-1]:.0%} at epsilon {epsilons[-1]:.3g}; "
-        f"{here:.0%} at epsilon {mechanism.epsilon:g}.",
-        x_label="epsilon",
-        y_label="words that stay as they are",
-        x=epsilons,
-        y=shares,
-        mark=(mechanism.epsilon, here, f"here: {here:.0%}"),
-    ).svg()
+    across = np.linspace(66, 624, len(epsilons)).tolist()
+    points = [
+        {"x": x, "y": 274 - 234 * share, "epsilon": epsilon, "share": share}
+        for x, epsilon, share in zip(across, epsilons, shares, strict=True)
+    ]
+    return {"points": points, "here": points[len(points) // 2]}
 
 
 def typical_pairs(index: Index) -> list[tuple[str, float]]:

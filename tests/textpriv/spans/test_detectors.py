@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+import re
 import sys
+from pathlib import Path
 
 import pytest
 import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from textpriv.cli.options import ReleaseOptions
 from textpriv.errors import SpanError, TextprivError
 from textpriv.spans.detectors import (
+    DETECTORS,
     PATTERN_KINDS,
     Detector,
     PatternDetector,
@@ -137,13 +142,19 @@ def test_patterns_travel_between_processes():
 
 def test_a_detector_has_a_name_and_others_are_refused():
     assert isinstance(make_detector("patterns"), Detector)
-    for name in ("nonsense", "patterns:x"):
+    for name in ("nonsense", "patterns:x", "words", "regex:A"):
         with pytest.raises(SpanError, match="unknown detector"):
             make_detector(name)
     with pytest.raises(SpanError, match="spaCy finds no pipeline"):
         make_detector("spacy:no_such_pipeline")
     with pytest.raises(SpanError, match="finds anything"):
         SpacyDetector(spacy.blank("en"))
+
+
+def test_the_command_and_its_guide_list_every_detector():
+    guide = Path(__file__).parents[3] / "docs" / "guide" / "typed-spans.md"
+    shown = (guide.read_text(), inspect.getsource(ReleaseOptions))
+    assert all(re.search(rf"\b{name}\b", text) for name in DETECTORS for text in shown)
 
 
 @pytest.mark.parametrize("package", ["phonenumbers", "stdnum"])
@@ -180,13 +191,13 @@ def test_a_list_is_read_from_a_file_and_named_on_the_command_line(tmp_path):
 def test_a_regular_expression_is_named_as_other_detectors_are():
     detector = make_detector("regex:TICKET=#[0-9]+=?")
     assert found(detector, "see #42= and #7") == [("#42=", "TICKET"), ("#7", "TICKET")]
-    with pytest.raises(SpanError, match="has no regular expression"):
+    with pytest.raises(SpanError, match="no regular expression"):
         make_detector("regex:TICKET=(")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "cannot read the list"), (b"7\n", "has no words"), (b"\xff", "not UTF-8")],
+    [(None, "No such file"), (b"7\n", "has no words"), (b"\xff", "not UTF-8")],
 )
 def test_a_list_that_cannot_be_used_is_named(tmp_path, content, message):
     if content is not None:

@@ -82,11 +82,11 @@ def playground(mechanism):
     uvicorn = pytest.importorskip("uvicorn")
 
     from textpriv.web.playground import Playground
-    from textpriv.web.server import Application, bind
+    from textpriv.web.server import application, bind
 
     listening = bind(0)
     config = uvicorn.Config(
-        Application(Playground(mechanism.index)), lifespan="off", log_level="critical", ws="none"
+        application(Playground(mechanism.index)), lifespan="off", log_level="critical", ws="none"
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -26,7 +26,6 @@ from textpriv.spans.mechanisms.surrogates import Mask
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import at_least, at_most, odds_in_words
 from textpriv.vocabulary import Vocabulary
-from textpriv.web.pages import Chart
 from textpriv.web.report import report_page, write_page
 
 PLAIN = "good bad fine film book song actor scene music story word page john maria cancer night week day".split()
@@ -308,12 +307,14 @@ def test_headings_go_down_one_step_at_a_time(page):
     assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
 
 
-def test_a_chart_puts_its_mark_where_it_belongs_and_escapes_words():
-    svg = Chart("<t>", "d", "x", "y", [1.0, 10.0, 100.0], [0.0, 0.5, 1.0], (10.0, 0.5, "<m>")).svg()
-    assert 'cx="345.0" cy="157.0"' in svg
-    assert 'points="66.0,274.0 345.0,157.0 624.0,40.0"' in svg
-    assert "<t>" not in svg
-    assert "<m>" not in svg
+def test_a_chart_puts_points_where_they_belong(source, mechanism):
+    svg = re.search(r'<svg class="chart".*?</svg>', source, re.S)[0]
+    points = [tuple(map(float, each.split(","))) for each in re.findall(r"[\d.]+,[\d.]+", svg)]
+    assert [x for x, _ in points[::6]] == [66, 345, 624]
+    for (_, y), octaves in zip(points, np.arange(-3, 3.5, 0.5), strict=True):
+        share = keep_share(mechanism.at_epsilon(mechanism.epsilon * 2.0**octaves), 200)[0]
+        assert y == pytest.approx(274 - 234 * share, abs=0.06)
+    assert 'cx="{:.1f}" cy="{:.1f}"'.format(*points[6]) in svg
 
 
 # Files and the command
