@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.errors import MechanismError
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
-from textpriv.randomness import KeyedStreams
+from textpriv.randomness import KeyedStreams, Stream
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -27,9 +28,19 @@ def word_distribution(mechanism: Mechanism, word: int, draws: int) -> NDArray[np
     """Return the output distribution of a word, shape (V,); without a closed form, from draws under a public key."""
     if mechanism.has_log_prob:
         return np.exp(mechanism.log_prob(word))
-    stream = KeyedStreams(seed=0).stream(word)
-    drawn = mechanism.sample(np.full(draws, word, dtype=np.int32), stream)
-    return np.bincount(drawn, minlength=len(mechanism.index)) / draws
+    return count_draws(mechanism, word, draws, KeyedStreams(seed=0).stream(word)) / draws
+
+
+def count_draws(mechanism: Mechanism, word: int, draws: int, stream: Stream) -> NDArray[np.int64]:
+    """Draw a word many times, each time as its own document if context is read, and count its outputs, shape (V,)."""
+    ids = np.full(draws, word, dtype=np.int32)
+    if mechanism.reads_context:
+        outputs = mechanism.sample_documents(ids, np.arange(draws + 1), [stream] * draws)
+    else:
+        outputs = mechanism.sample(ids, stream)
+    if outputs.shape != (draws,) or outputs.min() < 0 or outputs.max() >= len(mechanism.index):
+        raise MechanismError("The sampler must draw one word of the vocabulary for every token.")
+    return np.bincount(outputs, minlength=len(mechanism.index))
 
 
 class OutputDistribution:
