@@ -174,7 +174,7 @@ def compare(
             raise TextprivError(
                 "the recovery over these indexes is about words of different texts. Pass attacker=."
             )
-        attacker = BestAttacker(weights, text=text, is_content=vocabulary.is_content)
+        attacker = BestAttacker(weights, vocabulary.is_content, text)
     tasks = task if isinstance(task, Mapping) else {"": task}
     measured = {
         name: _Measured(vocabulary, each, attacker, draws, channel) for name, each in tasks.items()

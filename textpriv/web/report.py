@@ -72,7 +72,7 @@ class Attack:
         weight = np.where(is_content, alone.by_word * prior, -1.0)
         top = np.argsort(-weight, kind="stable")[: min(_WORST, int(is_content.sum()))]
         worst = [(alone.words[word], float(alone.by_word[word])) for word in top.tolist()]
-        attacker = BestAttacker(prior, "content", text, is_content)
+        attacker = BestAttacker(prior, is_content, text)
         single = alone.content, 0.0
         if chosen and text is None:
             return cls(alone, *chosen.rates, worst)

@@ -173,19 +173,19 @@ def best_guess(mechanism, prior) -> float:
     return float((prior[:, None] * laws_of(mechanism)).max(axis=0).sum())
 
 
-@pytest.mark.parametrize(("of", "prior"), [("content", CONTENT), ("all", PRIOR)])
-def test_the_largest_epsilon_is_that_of_brute_force(make, of, prior):
-    found = largest_epsilon(make, 0.4, BestAttacker(PRIOR, of, is_content=IS_CONTENT).success)
+@pytest.mark.parametrize(("counts", "prior"), [(IS_CONTENT, CONTENT), (None, PRIOR)])
+def test_the_largest_epsilon_is_that_of_brute_force(make, counts, prior):
+    found = largest_epsilon(make, 0.4, BestAttacker(PRIOR, counts).success)
     assert best_guess(make(found.epsilon), prior) == pytest.approx(found.share, abs=1e-6)
     assert found.share <= 0.4 < best_guess(make(found.epsilon * 1.001), prior)
 
 
 def test_a_recovery_out_of_reach_is_refused(make):
     with pytest.raises(TextprivError, match="between 0 and 1"):
-        largest_epsilon(make, 0.0, BestAttacker(PRIOR, is_content=IS_CONTENT).success)
+        largest_epsilon(make, 0.0, BestAttacker(PRIOR, IS_CONTENT).success)
     least = best_guess(make(1e-6), CONTENT)
     with pytest.raises(OutOfReachError, match=f"at least {least:.4g}. Choose a larger"):
-        largest_epsilon(make, 1e-4, BestAttacker(PRIOR, is_content=IS_CONTENT).success)
+        largest_epsilon(make, 1e-4, BestAttacker(PRIOR, IS_CONTENT).success)
 
 
 def test_a_context_attacker_without_context_is_the_exact_one(make):
@@ -194,7 +194,7 @@ def test_a_context_attacker_without_context_is_the_exact_one(make):
     model = NGrams.from_probabilities(SIZE, ("<s>",), np.append(PRIOR, [1e-9, 1e-9]))
     text = PublicText(model, ids, np.arange(0, 20_001, 100))
     mechanism = make(3.0)
-    read, _ = BestAttacker(PRIOR, "content", text, IS_CONTENT, SIZE + 1).in_context(mechanism)
+    read, _ = BestAttacker(PRIOR, IS_CONTENT, text, SIZE + 1).in_context(mechanism)
     told = int((ids >= COMMON).sum())
     # Seven deviations of a share: below one false alarm in a million.
     assert read == pytest.approx(best_guess(mechanism, CONTENT), abs=3.5 / np.sqrt(told))
@@ -206,8 +206,8 @@ def test_the_better_attacker_counts(make):
     offsets = np.array([0, len(ids)])
     text = PublicText(NGrams.from_ids(ids, offsets, SIZE, 2), ids, offsets)
     alone, reader = (
-        BestAttacker(PRIOR, is_content=IS_CONTENT),
-        BestAttacker(PRIOR, "content", text, IS_CONTENT),
+        BestAttacker(PRIOR, IS_CONTENT),
+        BestAttacker(PRIOR, IS_CONTENT, text),
     )
     found = largest_epsilon(make, 0.5, reader.success)
     assert found.epsilon < 0.9 * largest_epsilon(make, 0.5, alone.success).epsilon
@@ -258,7 +258,7 @@ def test_a_contextual_mechanism_is_attacked_by_the_best_of_three(make, best):
     if best == "repeat":  # the attacker's model is of other text
         model = NGrams.from_ids(np.zeros(2000, np.int32), np.arange(0, 2001, 100), SIZE)
     text = PublicText(model, ids[2000:], np.arange(0, 401, 20))
-    attacker = BestAttacker(PRIOR, "all", text, candidates=SIZE + 1)
+    attacker = BestAttacker(PRIOR, None, text, SIZE + 1)
     right = right_by_three_attackers(mechanism, text, attacker.released(mechanism))
     assert all(right[best] > share for name, share in right.items() if name != best)
     assert attacker.alone(mechanism)[0] == pytest.approx(right[best])
@@ -272,7 +272,7 @@ def test_an_own_mechanism_without_emissions_is_refused(make):
 
     ids = np.arange(SIZE, dtype=np.int32)
     text = PublicText(NGrams.from_ids(ids, np.array([0, SIZE]), SIZE), ids, np.array([0, SIZE]))
-    attacker = BestAttacker(PRIOR, text=text, is_content=IS_CONTENT)
+    attacker = BestAttacker(PRIOR, IS_CONTENT, text)
     with pytest.raises(MechanismError, match=r"Own reads its context and has no emissions\(\)"):
         attacker.alone(Own(make(1.0).index, 2.0))
 
@@ -285,7 +285,7 @@ def test_public_text_may_have_symbols_that_the_mechanism_lacks(make):
     text = PublicText(NGrams.from_ids(ids, offsets, SIZE), ids, offsets)
     model = NGrams.from_ids(np.tile(words, 9), np.array([0, 9 * SIZE]), SIZE, symbols=SYMBOLS[:2])
     mechanism = ContextualTEM(make(1.0).index, 4.0, model)
-    attacker = BestAttacker(PRIOR, "all", text, candidates=SIZE + 1)
+    attacker = BestAttacker(PRIOR, None, text, SIZE + 1)
     released = attacker.released(mechanism)
     assert (released[1::3] == ids[1::3]).all()
     drawn = np.flatnonzero(released >= 0)

@@ -126,7 +126,7 @@ def test_the_first_screen_says_what_stays_and_what_is_recovered(index):
     source = report_page(textpriv.Privatizer(mechanism), public_text=text)
     first = Page(source[: source.index('id="sample"')]).text
     alone, is_content = word_recovery(mechanism), index.vocabulary.is_content
-    attacker = BestAttacker(index.vocabulary.prior_weights("zipf"), "content", text, is_content)
+    attacker = BestAttacker(index.vocabulary.prior_weights("zipf"), is_content, text)
     stays, _ = keep_share(mechanism, 200)
     assert f"{stays:.0%}".replace("%", " %") in first
     assert percent(alone.content) in first
