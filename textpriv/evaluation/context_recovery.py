@@ -30,8 +30,7 @@ _ROUNDING = 1e-6
 class ContextModel:
     """A model of private text over the words that each output most likely came from.
 
-    Documents are ``released[offsets[j]:offsets[j + 1]]``: word ids, all among ``outputs``, and ``-2 - s`` for released symbol
-    number s of the language model.
+    Documents are ``released[offsets[j]:offsets[j + 1]]``: word ids among ``outputs``, and ``-2 - s`` for symbol number s.
 
     Attributes
     ----------
