@@ -134,7 +134,7 @@ class BestAttacker:
             single = NGrams.from_probabilities(model.size, model.symbols, model.weights[0])
             read = [self._read(mechanism, each, later=False) for each in (single, model)]
             return max(self._share(self.released(mechanism)), *read)
-        ((_, joint),) = OutputDistribution(mechanism).likeliest([self._counted])
+        joint = OutputDistribution(mechanism).likeliest(self._counted)[1]
         return float(joint.sum()), 0.0
 
     def in_context(self, mechanism: Mechanism) -> Rate:

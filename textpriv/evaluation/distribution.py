@@ -6,7 +6,7 @@ certificates do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -45,11 +45,6 @@ def count_draws(mechanism: Mechanism, word: int, draws: int, stream: Stream) -> 
 
 class OutputDistribution:
     """The matrix ``P[w, y] = P_w(y)`` of a mechanism; words are written as often as :attr:`Index.word_frequency` says.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        With a closed output distribution.
 
     Raises
     ------
@@ -127,8 +122,7 @@ class OutputDistribution:
     def draws(self, ids: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int32]:
         """Draw an output for each word, or ``UNKNOWN``; under one seed few draws move when the mechanism moves a little.
 
-        The output whose exponential clock over its probability is least comes out. A search over epsilon needs this; use
-        ``mechanism.sample`` to draw many words.
+        The output whose exponential clock over its probability is least comes out. A search over epsilon needs this.
         """
         drawn = np.empty(len(ids), dtype=np.int32)
         order = np.argsort(ids, kind="stable")  # places of one word share its row
@@ -147,35 +141,30 @@ class OutputDistribution:
         return drawn
 
     def likeliest(
-        self, priors: Sequence[NDArray[np.float64]] | None = None
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """For each output the likeliest word and their joint probability, both of shape (V,), under each of some priors."""
-        priors = [self.prior] if priors is None else priors
-        found = [self.mechanism.likeliest_inputs(prior) for prior in priors]
-        closed = [each for each in found if each is not None]
-        if len(closed) == len(priors):
+        self, prior: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """For each output the likeliest word under a prior and their joint probability, both of shape (V,)."""
+        prior = self.prior if prior is None else prior
+        closed = self.mechanism.likeliest_inputs(prior)
+        if closed is not None:
             return closed
         if self._exponential is not None:
-            return [self._likeliest_by_lists(prior) for prior in priors]
+            return self._likeliest_by_lists(prior)
         words = np.arange(len(self))
-        best = [(np.zeros(len(self), np.int64), np.zeros(len(self))) for _ in priors]
+        guess, most = np.zeros(len(self), np.int64), np.zeros(len(self))
         for some in self._parts(len(self)):
-            rows = self.rows(words[some])
-            for prior, (guess, most) in zip(priors, best, strict=True):
-                joint = rows * prior[some, None].astype(np.float32)
-                first, largest = joint.argmax(axis=0), joint.max(axis=0)
-                better = largest > most
-                guess[better], most[better] = words[some][first[better]], largest[better]
-        return best
+            joint = self.rows(words[some]) * prior[some, None].astype(np.float32)
+            first, largest = joint.argmax(axis=0), joint.max(axis=0)
+            better = largest > most
+            guess[better], most[better] = words[some][first[better]], largest[better]
+        return guess, most
 
     def _likeliest_by_lists(
         self, prior: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """:meth:`likeliest` of an exponential mechanism, looking beyond its neighbour list only where an output needs it.
-
-        The joint probability of w and y is ``nu(y) exp(a(w) - t min(d, gamma))`` with ``a(w) = ln pi(w) - ln Z(w)``. Words
-        outside the list of y are no nearer than its last one.
-        """
+        """:meth:`likeliest` of an exponential mechanism, looking beyond its neighbour list only where an output needs it."""
+        # The joint probability of w and y is nu(y) exp(a(w) - t min(d, gamma)) with a(w) = ln pi(w) - ln Z(w). Words outside
+        # the list of y are no nearer than its last one.
         assert self._exponential is not None
         measure, rate, gamma = self._exponential
         with np.errstate(divide="ignore"):

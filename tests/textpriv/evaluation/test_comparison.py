@@ -135,7 +135,7 @@ def test_the_channel_classifier_reads_a_weight_of_two_as_a_copy(index, task):
 
 @pytest.mark.parametrize("weights", [[1.0], [1.0, -1.0], [1.0, math.nan]])
 def test_the_channel_classifier_refuses_weights_that_are_none(index, weights):
-    with pytest.raises(ValueError, match="sample_weight must|inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match=r"sample_weight must|inconsistent numbers of samples"):
         ChannelClassifier(TEM(index, 4.0)).fit(["w1", "w2"], [0, 1], sample_weight=weights)
 
 
