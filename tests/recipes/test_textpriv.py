@@ -140,7 +140,7 @@ def test_forms_of_other_packages_are_distributions_and_drawn_as_such():
         shares = np.bincount(drawn, minlength=30) / 20_000
         # Seven deviations.
         assert (np.abs(shares - rows[3]) < 7 * np.sqrt(rows[3] / 20_000) + 1e-9).all()
-        ((_, most),) = OutputDistribution(mechanism).likeliest()
+        _, most = OutputDistribution(mechanism).likeliest()
         joint = OutputDistribution(mechanism).prior[:, None] * rows
         np.testing.assert_allclose(most, joint.max(axis=0), rtol=1e-5)
     law = textpriv.TEM(index, 1.5, prior="uniform", gamma=20.0)

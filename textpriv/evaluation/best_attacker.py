@@ -1,8 +1,7 @@
 """Recovery by the better of two attackers, and the largest epsilon at which a share is no more than wanted.
 
 One attacker is the exact Bayes attacker on single words. The other reads words in context by an n-gram model. Its rate is an
-estimate on one text, and a better model may beat it. Everything is computed from public words, public text and the output
-distribution.
+estimate on one text, and a better model may beat it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import OutOfReachError, TextprivError
-from textpriv.evaluation.context_recovery import Candidates, context_posterior
+from textpriv.evaluation.context_recovery import ContextModel
 from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.evaluation.recovery import content_prior
 from textpriv.index.index import Index
@@ -47,10 +46,8 @@ _CLOSE = 5e-3
 _CLOSE_WITH_MARGIN = 5e-2
 _WIDEST = 10.0  # in the logarithm: the search goes no farther in one step
 
-
-Rate = tuple[
-    float, float
-]  # the share of words that are recovered, and its standard error: 0 where it is exact
+# The share of words that are recovered, and its standard error: 0 where it is exact.
+Rate = tuple[float, float]
 
 
 class PublicText(NamedTuple):
@@ -108,48 +105,36 @@ class BestAttacker:
     ----------
     prior : ndarray of float64, shape (V,)
         How often each word is written; sums to 1.
-    of : {"content", "all"}
-        Words that count. Attackers know that a word is a content word.
+    is_content : ndarray of bool, shape (V,), or None
+        The words that count, as ``index.vocabulary.is_content``; attackers know that a word is one of them. None: all words.
     text : PublicText, optional
-    is_content : ndarray of bool, shape (V,)
-        Which words are content words, as ``index.vocabulary.is_content``.
     candidates : int
         Words that the context attacker weighs for an output.
     """
 
     prior: NDArray[np.float64]
-    of: str = "content"
+    is_content: NDArray[np.bool_] | None
     text: PublicText | None = None
-    is_content: NDArray[np.bool_] | None = None
     candidates: int = 32
-
-    def __post_init__(self) -> None:
-        if self.of not in ("content", "all"):
-            raise TextprivError(f"of= is 'content' or 'all'; got {self.of!r}.")
-        if self.of == "content" and self.is_content is None:
-            raise TextprivError("Say which words count: pass index.vocabulary.is_content.")
 
     @cached_property
     def _counted(self) -> NDArray[np.float64]:
         """How often each word that counts is written."""
-        if self.of == "all" or self.is_content is None:
-            return self.prior
-        return content_prior(self.prior, self.is_content)
+        return self.prior if self.is_content is None else content_prior(self.prior, self.is_content)
 
     def alone(self, mechanism: Mechanism) -> Rate:
         """Return the share of words recovered without the text after them, and its standard error: 0 where it is exact.
 
-        A mechanism that draws each word by itself: by the Bayes attacker on single words. For one that reads its context it
-        is an estimate from one draw of the public text, by the best of three attackers. They name the released word itself,
-        the likeliest original by itself, and the likeliest after all words released so far (a forward filter under the
-        model). Without public text, it is the share at the start of a document.
+        For a mechanism that reads its context it is an estimate from one draw of the public text, by the best of three
+        attackers. They name the released word itself, the likeliest original by itself, and the likeliest after all words
+        released so far (a forward filter). Without public text, it is the share at the start of a document.
         """
         if mechanism.reads_context and self.text is not None:
             model = self.text.model
             single = NGrams.from_probabilities(model.size, model.symbols, model.weights[0])
             read = [self._read(mechanism, each, later=False) for each in (single, model)]
             return max(self._share(self.released(mechanism)), *read)
-        ((_, joint),) = OutputDistribution(mechanism).likeliest([self._counted])
+        joint = OutputDistribution(mechanism).likeliest(self._counted)[1]
         return float(joint.sum()), 0.0
 
     def in_context(self, mechanism: Mechanism) -> Rate:
@@ -174,16 +159,16 @@ class BestAttacker:
         alone = self.alone(mechanism)
         return alone if self.text is None else max(alone, self.in_context(mechanism))
 
-    def _counts(self, words: NDArray[np.integer]) -> NDArray[np.float64]:
-        """How often words are written, 0 for those that do not count; V and negative ids are unknown words."""
-        counted = np.append(self._counted, 0.0 if self.of == "content" else 1.0)
+    def _counts(self, words: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Whether words count; V and negative ids are unknown words, which are no content words."""
+        counted = np.append(self._counted > 0, self.is_content is None)
         return counted[np.where(words < 0, -1, words)]
 
     def _share(self, guess: NDArray[np.integer]) -> Rate:
         """Return the share of the public text's words that count and are guessed right, and its standard error."""
         assert self.text is not None
         ids = self.text.ids
-        told = (ids >= UNKNOWN) & (self._counts(ids) > 0)
+        told = (ids >= UNKNOWN) & self._counts(ids)
         if not told.any():
             raise TextprivError("the public text has no words of the kind that counts.")
         share = float((guess == np.where(ids < 0, len(self.prior), ids))[told].mean())
@@ -194,13 +179,13 @@ class BestAttacker:
         assert self.text is not None
         released, drawn = self.released(mechanism), self.text.ids >= UNKNOWN
         prior = model.probability(np.append(np.arange(model.size), model.tokens - 1))
-        if self.of == "content":
+        if self.is_content is not None:
             # The attacker knows what is a content word and leaves out all others: there is room for more of them.
             prior = prior + np.append(self._counted, 0.0)
-        candidates = Candidates.of(mechanism, prior, self.candidates, released)
-        joint = context_posterior(released, self.text.offsets, candidates, model, later=later)
-        words, guess = candidates.words_at(released[drawn]), released.copy()
-        best = (joint[drawn] * (self._counts(words) > 0)).argmax(axis=1)
+        reader = ContextModel.of(mechanism, model, prior, self.candidates, released)
+        joint = reader.posterior(released, self.text.offsets, later=later)
+        words, guess = reader.words_at(released[drawn]), released.copy()
+        best = (joint[drawn] * self._counts(words)).argmax(axis=1)
         guess[drawn] = words[np.arange(len(words)), best]
         return self._share(guess)
 

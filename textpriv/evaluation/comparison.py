@@ -1,7 +1,6 @@
 """Mechanisms at equal recovery, compared by what private text is still worth.
 
-An epsilon compares mechanisms under one metric only. Here each mechanism is set to the epsilon at which the better attacker
-recovers the same share of content words, and measured on one task.
+Each mechanism is set to the epsilon at which the better attacker recovers the same share of content words.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,6 +100,19 @@ class Task:
         model = ChannelClassifier(mechanism).fit(self.train.counts(words, ids), self.train.labels)
         return np.asarray(model.predict(self.test.counts(words)) == self.test.labels)
 
+    def reads(self, ids: NDArray[np.int32], vocabulary: Vocabulary) -> dict[str, float]:
+        """How these ids read in place of ``train.ids``, and how near the words are to them."""
+        known = self.train.ids >= 0
+        content = known & vocabulary.is_content[self.train.ids]
+        before, after = (vocabulary.vectors[each[content]] for each in (self.train.ids, ids))
+        lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+        judge = (self.judge or general_english(vocabulary.words)).words_only()
+        return {
+            "perplexity": judge.perplexity(ids, self.train.offsets),
+            "cosine": float(((before * after).sum(axis=1) / np.maximum(lengths, 1e-12)).mean()),
+            "kept": float((ids == self.train.ids)[known].mean()),
+        }
+
 
 class Comparison(DataFrame):
     """Rows of :func:`compare`, with a plot."""
@@ -142,7 +153,7 @@ def compare(
     mechanisms : sequence or mapping of str to Mechanism
         Over one vocabulary, at any epsilon.
     task : Task or mapping of str to Task
-        Of several tasks, rows have their name in a first column ``task``. The epsilons are searched once for all.
+        With several, the first column ``task`` has their names.
     recovery : sequence of float
         Shares of content words that the better attacker recovers.
     attacker : BestAttacker, optional
@@ -159,27 +170,25 @@ def compare(
         A ``DataFrame`` with the columns: mechanism; asked (recovery); epsilon (in units of the mechanism's own metric);
         alone and context (recovery by each attacker); accuracy, low, high (with a 95 % interval over draws and test
         documents); channel, channel_low, channel_high (of :class:`ChannelClassifier`); perplexity; cosine (between the
-        vectors of a content word and of its output); kept (share of unchanged words); words_per_second. Clear text comes
-        first, and function words with all others deleted.
+        vectors of a content word and of its output); kept (share of unchanged words); words_per_second. First come clear
+        text and function words alone. A recovery out of reach is an empty row.
     """
     named = mechanisms if isinstance(mechanisms, Mapping) else {repr(m): m for m in mechanisms}
-    first = next(iter(named.values()))
-    vocabulary = first.index.vocabulary
+    index = next(iter(named.values())).index
     if attacker is None:
-        text = None
-        if any(each.reads_context for each in named.values()):
-            text = text_of(first.index)
-        weights = first.index.word_frequency
+        weights = index.word_frequency
         if not all(np.array_equal(each.index.word_frequency, weights) for each in named.values()):
             raise TextprivError(
                 "the recovery over these indexes is about words of different texts. Pass attacker=."
             )
-        attacker = BestAttacker(weights, text=text, is_content=vocabulary.is_content)
+        text = text_of(index) if any(each.reads_context for each in named.values()) else None
+        attacker = BestAttacker(weights, index.vocabulary.is_content, text)
     tasks = task if isinstance(task, Mapping) else {"": task}
-    measured = {
-        name: _Measured(vocabulary, each, attacker, draws, channel) for name, each in tasks.items()
-    }
-    rows = [{"task": at, **row} for at, each in measured.items() for row in each.baselines()]
+    rows = [
+        {"task": name, **row}
+        for name, each in tasks.items()
+        for row in _baselines(each, index.vocabulary)
+    ]
     for name, mechanism in named.items():
         start, make = mechanism.epsilon, mechanism.at_epsilon
         for asked in recovery:
@@ -187,72 +196,42 @@ def compare(
             try:
                 start = largest_epsilon(make, asked, attacker.success, start).epsilon
             except OutOfReachError:
-                rows.extend({"task": at, **shared} for at in measured)
+                rows.extend({"task": at, **shared} for at in tasks)
                 continue
-            at_start = make(start)
-            shared |= {"epsilon": start, "alone": attacker.alone(at_start)[0]}
+            made = make(start)
+            shared |= {"epsilon": start, "alone": attacker.alone(made)[0]}
             if attacker.text is not None:
-                shared["context"] = attacker.in_context(at_start)[0]
-            rows.extend(
-                {"task": at, **shared, **each.row(at_start)} for at, each in measured.items()
-            )
+                shared["context"] = attacker.in_context(made)[0]
+            for at, each in tasks.items():
+                rows.append({"task": at, **shared, **_learned(each, made, draws, channel)})
     return Comparison(rows, columns=_COLUMNS if isinstance(task, Task) else ["task", *_COLUMNS])
 
 
-@dataclass(frozen=True)
-class _Measured:
-    vocabulary: Vocabulary
-    task: Task
-    attacker: BestAttacker
-    draws: int
-    channel: bool
+def _baselines(task: Task, vocabulary: Vocabulary) -> list[dict[str, Any]]:
+    """Return rows of clear text, and of function words alone."""
+    ids, words = task.train.ids, len(vocabulary)
+    few = np.where((ids >= 0) & ~vocabulary.is_content[ids], ids, UNKNOWN)
+    clear = interval(task.right(words, ids)[None]) | task.reads(ids, vocabulary)
+    return [
+        {"mechanism": CLEAR, "alone": 1.0} | clear,
+        {"mechanism": FUNCTION_ONLY, "alone": 0.0} | interval(task.right(words, few)[None]),
+    ]
 
-    @cached_property
-    def _judge(self) -> NGrams:
-        return (self.task.judge or general_english(self.vocabulary.words)).words_only()
 
-    def row(self, mechanism: Mechanism) -> dict[str, Any]:
-        """The columns that depend on the task."""
-        words = len(self.vocabulary)
-        begun = time.perf_counter()
-        # Numpy's generator: what is measured is no secret.
-        drawn = [
-            mechanism.sample(self.task.train.ids, np.random.default_rng(seed))
-            for seed in range(self.draws)
-        ]
-        speed = self.draws * len(self.task.train.ids) / (time.perf_counter() - begun)
-        found = interval(np.stack([self.task.right(words, ids) for ids in drawn]))
-        if self.channel:
-            right = np.stack([self.task.right_by_channel(mechanism, ids) for ids in drawn])
-            names = ("channel", "channel_low", "channel_high")
-            found |= dict(zip(names, interval(right).values(), strict=True))
-        return found | self._text(drawn[0]) | {"words_per_second": speed}
-
-    def _text(self, ids: NDArray[np.int32]) -> dict[str, float]:
-        """How the text of one draw reads, and how near its words are to the originals."""
-        train = self.task.train
-        known = train.ids >= 0
-        vectors = self.vocabulary.vectors
-        content = known & self.vocabulary.is_content[train.ids]
-        before, after = vectors[train.ids[content]], vectors[ids[content]]
-        lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
-        return {
-            "perplexity": self._judge.perplexity(ids, train.offsets),
-            "cosine": float(((before * after).sum(axis=1) / np.maximum(lengths, 1e-12)).mean()),
-            "kept": float((ids == train.ids)[known].mean()),
-        }
-
-    def baselines(self) -> list[dict[str, Any]]:
-        """Clear text, and function words alone."""
-        train, words = self.task.train, len(self.vocabulary)
-        kept = np.where(
-            (train.ids >= 0) & ~self.vocabulary.is_content[train.ids], train.ids, UNKNOWN
-        )
-        rows = []
-        for name, ids, share in ((CLEAR, train.ids, 1.0), (FUNCTION_ONLY, kept, 0.0)):
-            row = {"mechanism": name, "alone": share} | interval(self.task.right(words, ids)[None])
-            rows.append(row | (self._text(ids) if name == CLEAR else {}))
-        return rows
+def _learned(task: Task, mechanism: Mechanism, draws: int, channel: bool) -> dict[str, Any]:
+    """Return the columns of a row that depend on the task."""
+    vocabulary = mechanism.index.vocabulary
+    begun = time.perf_counter()
+    # Numpy's generator: what is measured is no secret.
+    rngs = map(np.random.default_rng, range(draws))
+    drawn = [mechanism.sample(task.train.ids, rng) for rng in rngs]
+    speed = draws * len(task.train.ids) / (time.perf_counter() - begun)
+    found = interval(np.stack([task.right(len(vocabulary), ids) for ids in drawn]))
+    if channel:
+        right = np.stack([task.right_by_channel(mechanism, ids) for ids in drawn])
+        names = ("channel", "channel_low", "channel_high")
+        found |= dict(zip(names, interval(right).values(), strict=True))
+    return found | task.reads(drawn[0], vocabulary) | {"words_per_second": speed}
 
 
 def interval(right: NDArray[np.bool_]) -> dict[str, float]:

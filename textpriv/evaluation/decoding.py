@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.context_recovery import Candidates, likeliest_words
+from textpriv.evaluation.context_recovery import ContextModel
 from textpriv.language.ngrams import NGrams
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
@@ -26,6 +26,7 @@ from textpriv.tokenization.policy import CLASSES
 __all__ = ["MARK", "Decoder", "Recovery", "expected_recovery"]
 
 MARK = "[decoded] "  # before every decoded text
+_CANDIDATES = 32  # of each private word; time grows with its square
 NOTE = (
     "This text was decoded from private text by public models. Its words are guesses, made without the original. "
     "The statement holds if the private text was made with these settings"
@@ -41,21 +42,19 @@ class Decoder:
         With the settings of the private texts. Its mechanism has a closed output distribution.
     model : NGrams
         A public model over the same vocabulary.
-    count : int
-        Candidates for each private word. Time grows with its square.
     """
 
-    def __init__(self, privatizer: Privatizer, model: NGrams, *, count: int = 32) -> None:
+    def __init__(self, privatizer: Privatizer, model: NGrams) -> None:
         policy = privatizer.policy
         # What was not drawn stays as it is: masks, surfaces of spans, words outside the vocabulary.
         self._drawn = np.array([getattr(policy, name) == "sample" for name in CLASSES])
         read = replace(policy, **dict.fromkeys(CLASSES, "keep"), case="keep")
         self.privatizer = Privatizer(privatizer.mechanism, read, language=privatizer.language)
-        self.model = model
         self._stated = privatizer.statement
-        self._single = model.probability(np.arange(model.size))
-        prior = np.append(self._single, 0.0)  # people read words, so "unknown" is no guess
-        self._candidates = Candidates.of(privatizer.mechanism, prior, min(count, model.size))
+        # People read words, so "unknown" is no guess.
+        prior = np.append(model.probability(np.arange(model.size)), 0.0)
+        count = min(_CANDIDATES, model.size)
+        self._model = ContextModel.of(privatizer.mechanism, model, prior, count)
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -83,7 +82,7 @@ class Decoder:
 
     def words(self, outputs: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
         """Decode released word ids, shape (T,), of documents ``outputs[offsets[j]:offsets[j + 1]]``."""
-        return likeliest_words(outputs, offsets, self._candidates, self.model)
+        return self._model.likeliest_words(outputs, offsets)
 
 
 class Recovery(NamedTuple):
@@ -114,14 +113,8 @@ def expected_recovery(
     ----------
     decoder : Decoder
     ids : ndarray of int, shape (T,)
-        Word ids of public documents, one after the other; negative ones for words outside the vocabulary. The model was
-        counted in other text.
+        Word ids of public documents that the model was not counted in; -1 for words outside the vocabulary.
     offsets : ndarray of int64, shape (D + 1,)
-
-    Raises
-    ------
-    TextprivError
-        Without a word of the vocabulary.
     """
     known = ids >= 0
     if not known.any():

@@ -6,15 +6,16 @@ certificates do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.errors import MechanismError
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
-from textpriv.randomness import KeyedStreams
+from textpriv.randomness import KeyedStreams, Stream
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -27,18 +28,23 @@ def word_distribution(mechanism: Mechanism, word: int, draws: int) -> NDArray[np
     """Return the output distribution of a word, shape (V,); without a closed form, from draws under a public key."""
     if mechanism.has_log_prob:
         return np.exp(mechanism.log_prob(word))
-    stream = KeyedStreams(seed=0).stream(word)
-    drawn = mechanism.sample(np.full(draws, word, dtype=np.int32), stream)
-    return np.bincount(drawn, minlength=len(mechanism.index)) / draws
+    return count_draws(mechanism, word, draws, KeyedStreams(seed=0).stream(word)) / draws
+
+
+def count_draws(mechanism: Mechanism, word: int, draws: int, stream: Stream) -> NDArray[np.int64]:
+    """Draw a word many times, each time as its own document if context is read, and count its outputs, shape (V,)."""
+    ids = np.full(draws, word, dtype=np.int32)
+    if mechanism.reads_context:
+        outputs = mechanism.sample_documents(ids, np.arange(draws + 1), [stream] * draws)
+    else:
+        outputs = mechanism.sample(ids, stream)
+    if outputs.shape != (draws,) or outputs.min() < 0 or outputs.max() >= len(mechanism.index):
+        raise MechanismError("The sampler must draw one word of the vocabulary for every token.")
+    return np.bincount(outputs, minlength=len(mechanism.index))
 
 
 class OutputDistribution:
     """The matrix ``P[w, y] = P_w(y)`` of a mechanism; words are written as often as :attr:`Index.word_frequency` says.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        With a closed output distribution.
 
     Raises
     ------
@@ -116,8 +122,7 @@ class OutputDistribution:
     def draws(self, ids: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int32]:
         """Draw an output for each word, or ``UNKNOWN``; under one seed few draws move when the mechanism moves a little.
 
-        The output whose exponential clock over its probability is least comes out. A search over epsilon needs this; use
-        ``mechanism.sample`` to draw many words.
+        The output whose exponential clock over its probability is least comes out. A search over epsilon needs this.
         """
         drawn = np.empty(len(ids), dtype=np.int32)
         order = np.argsort(ids, kind="stable")  # places of one word share its row
@@ -136,35 +141,30 @@ class OutputDistribution:
         return drawn
 
     def likeliest(
-        self, priors: Sequence[NDArray[np.float64]] | None = None
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """For each output the likeliest word and their joint probability, both of shape (V,), under each of some priors."""
-        priors = [self.prior] if priors is None else priors
-        found = [self.mechanism.likeliest_inputs(prior) for prior in priors]
-        closed = [each for each in found if each is not None]
-        if len(closed) == len(priors):
+        self, prior: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """For each output the likeliest word under a prior and their joint probability, both of shape (V,)."""
+        prior = self.prior if prior is None else prior
+        closed = self.mechanism.likeliest_inputs(prior)
+        if closed is not None:
             return closed
         if self._exponential is not None:
-            return [self._likeliest_by_lists(prior) for prior in priors]
+            return self._likeliest_by_lists(prior)
         words = np.arange(len(self))
-        best = [(np.zeros(len(self), np.int64), np.zeros(len(self))) for _ in priors]
+        guess, most = np.zeros(len(self), np.int64), np.zeros(len(self))
         for some in self._parts(len(self)):
-            rows = self.rows(words[some])
-            for prior, (guess, most) in zip(priors, best, strict=True):
-                joint = rows * prior[some, None].astype(np.float32)
-                first, largest = joint.argmax(axis=0), joint.max(axis=0)
-                better = largest > most
-                guess[better], most[better] = words[some][first[better]], largest[better]
-        return best
+            joint = self.rows(words[some]) * prior[some, None].astype(np.float32)
+            first, largest = joint.argmax(axis=0), joint.max(axis=0)
+            better = largest > most
+            guess[better], most[better] = words[some][first[better]], largest[better]
+        return guess, most
 
     def _likeliest_by_lists(
         self, prior: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """:meth:`likeliest` of an exponential mechanism, looking beyond its neighbour list only where an output needs it.
-
-        The joint probability of w and y is ``nu(y) exp(a(w) - t min(d, gamma))`` with ``a(w) = ln pi(w) - ln Z(w)``. Words
-        outside the list of y are no nearer than its last one.
-        """
+        """:meth:`likeliest` of an exponential mechanism, looking beyond its neighbour list only where an output needs it."""
+        # The joint probability of w and y is nu(y) exp(a(w) - t min(d, gamma)) with a(w) = ln pi(w) - ln Z(w). Words outside
+        # the list of y are no nearer than its last one.
         assert self._exponential is not None
         measure, rate, gamma = self._exponential
         with np.errstate(divide="ignore"):

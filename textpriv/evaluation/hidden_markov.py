@@ -1,9 +1,8 @@
 """Forward-backward passes over a hidden Markov model of second order.
 
 States are pairs of candidates of neighbouring positions; the last candidate of a position stands for all other words, and
-says nothing about its neighbours. K candidates take K squared steps a position, and one for each triple of the model.
-Callers put the start of the document at the first position. Loops over single numbers compile several times as fast as the
-same over arrays.
+says nothing about its neighbours. Callers put the start of the document at the first position. Loops over single numbers
+compile several times as fast as the same over arrays.
 """
 
 from __future__ import annotations
@@ -126,10 +125,9 @@ def posterior(
     words: NDArray[np.int32],
     distribution: NDArray[np.float64],
     model: tuple[Any, ...],
-    found: NDArray[np.float32],
     later: bool,
-) -> None:
-    """Fill how likely each candidate of each position is, given the outputs of the document; shape (T, K + 1).
+) -> NDArray[np.float32]:
+    """How likely each candidate of each position is, given the outputs of the document; shape (T, K + 1).
 
     Parameters
     ----------
@@ -139,12 +137,11 @@ def posterior(
         How likely each gives the output of its position; the last column is about all other words.
     model : tuple of ndarray
         The arrays of an n-gram model.
-    found : ndarray of float32, shape (T, K + 1)
-        The first row is left as it is.
     later : bool
         Whether outputs after a position count (forward-backward), or those up to it alone (forward filter).
     """
     length, kept = distribution.shape
+    found = np.zeros((length, kept), np.float32)
     ahead, listed, after = _forward(words, distribution, model)
     back, fresh = np.ones((kept, kept)), np.empty((kept, kept))
     weight, excess, equal = np.empty(kept), np.empty(kept), np.ones(kept)
@@ -173,6 +170,7 @@ def posterior(
             total += weight[k]
         for k in range(kept):
             found[step, k] = weight[k] / total
+    return found
 
 
 @njit(cache=True, nogil=True)

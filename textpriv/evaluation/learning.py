@@ -40,9 +40,9 @@ _POWER = 0.25  # a count is divided by the frequency of its word to this power
 class ChannelClassifier(ClassifierMixin, BaseEstimator):
     """Logistic regression on the words that private documents probably had before privatization.
 
-    A private word is replaced by the distribution of its originals: Bayes' rule through the mechanism, with the words of
-    all documents as its prior. These words are found by expectation maximization. So the regression learns weights of
-    original words, and reads clear text.
+    A private word is replaced by the distribution of its originals: Bayes' rule through the mechanism. Its prior, the words
+    of all documents, is found by expectation maximization. The regression learns weights of original words, and reads
+    clear text.
 
     Parameters
     ----------
@@ -88,26 +88,21 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         sample_weight : array_like, shape (D,), optional
             How much each document counts for the weights of words. Default: all alike.
         """
-        if self.C is not None and not self.C > 0:
-            raise TextprivError(f"C must be above 0; got {self.C}.")
-        given = needs("sklearn.utils").column_or_1d(y, warn=True)
+        sklearn, counts = needs("sklearn.utils.validation"), self._counts(documents)
+        given = sklearn.column_or_1d(y, warn=True)
         if needs("pandas").isna(given).any():
             raise TextprivError("some documents have no label (None or NaN). Leave them out.")
-        counts = self._counts(documents)
+        shares = np.ones(len(given)) if sample_weight is None else np.asarray(sample_weight, float)
+        sklearn.check_consistent_length(counts, given, shares)
+        if not (shares >= 0).all():
+            raise TextprivError("each sample_weight must be a number of 0 or more.")
         self.classes_, labels = np.unique(given, return_inverse=True)
-        if len(labels) != counts.shape[0]:
-            raise TextprivError(f"got {counts.shape[0]} documents and {len(labels)} labels.")
-        shares = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, float)
-        if shares.shape != labels.shape or not (shares >= 0).all():
-            raise TextprivError(
-                "sample_weight must have one number of 0 or more for each document."
-            )
         if len(self.classes_) < 2:
             raise TextprivError("expected at least 2 classes in y, found one.")
         originals = _Originals(_shared(self.mechanism), counts.T @ shares)
         self.words_ = originals.words
         learner = _Learner(originals, counts, labels, shares, len(self.classes_))
-        self.C_, start = (self.C, None) if self.C else learner.chosen()
+        self.C_, start = learner.chosen() if self.C is None else (self.C, None)
         weights = learner.weights(self.C_, start)
         self.coef_, self.intercept_ = weights[:-1] * originals.scale, weights[-1]
         return self
@@ -133,8 +128,6 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
     def _counts(self, documents: Any) -> csr_matrix:
         index = self.mechanism.index
         if issparse(documents):
-            if documents.shape[1] != len(index):
-                raise TextprivError(f"expected counts of the {len(index):,} words of the index.")
             return documents.tocsr()
         if isinstance(documents, str) or hasattr(documents, "columns"):
             raise TextprivError('expected a list of texts: pass [text] or frame["text"].')
@@ -204,9 +197,8 @@ class _Learner:
             return penalty - cost * missed, np.vstack([of_words, slopes.sum(axis=0)]).ravel()
 
         begin = np.zeros(shape) if start is None else start
-        return minimize(
-            loss, begin.ravel(), jac=True, method="L-BFGS-B", options=_SEARCH
-        ).x.reshape(shape)
+        found = minimize(loss, begin.ravel(), jac=True, method="L-BFGS-B", options=_SEARCH)
+        return found.x.reshape(shape)
 
 
 class _Originals:
@@ -246,26 +238,9 @@ class _Originals:
 
 
 def count_matrix(ids: NDArray[np.integer], offsets: NDArray[np.int64], words: int) -> csr_matrix:
-    """Count words by document.
-
-    Parameters
-    ----------
-    ids : ndarray of int, shape (T,)
-        Word ids of all documents, one after the other; negative ones are not counted.
-    offsets : ndarray of int64, shape (D + 1,)
-        Document j is ``ids[offsets[j]:offsets[j + 1]]``.
-    words : int
-        Size V of the vocabulary.
-
-    Returns
-    -------
-    csr_matrix of float32, shape (D, V)
-    """
-    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    known = ids >= 0
-    counts = csr_matrix(
-        (np.ones(int(known.sum()), dtype=np.float32), (rows[known], ids[known])),
-        shape=(len(offsets) - 1, words),
-    )
+    """Count the words of documents ``ids[offsets[j]:offsets[j + 1]]``, shape (D, words); negative ids are not counted."""
+    rows, known = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), ids >= 0
+    ones = np.ones(int(known.sum()), dtype=np.float32)
+    counts = csr_matrix((ones, (rows[known], ids[known])), shape=(len(offsets) - 1, words))
     counts.sum_duplicates()
     return counts

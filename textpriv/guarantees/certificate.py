@@ -1,8 +1,7 @@
 """Certificates: the exact constant of a mechanism on its own vocabulary, computed and checked.
 
-A certificate says what largest log-ratio per unit of distance a mechanism, with these settings, on these points, shows for
-any pair of words. For an exponential mechanism the answer is exact and covers all pairs; for others it may be a lower bound
-and says so. It is computed each time: a file beside an index could say anything.
+It is the largest log-ratio per unit of distance, exact over all pairs of words or a lower bound. It is computed each time: a
+file beside an index could say anything.
 """
 
 from __future__ import annotations
@@ -16,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
-from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
+from textpriv.evaluation.distribution import count_draws, word_distribution
+from textpriv.guarantees.significance import goodness_of_fit, largest_ratios, least_of, ratio_bound
 from textpriv.index.index import Index, progress_bar
+from textpriv.index.spaces import MANHATTAN
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.mechanisms.pairs import ROUNDING, log_normalisers, pair_constant
-from textpriv.randomness import KeyedStreams, Stream
+from textpriv.randomness import KeyedStreams
 from textpriv.statement import at_least, at_most
 
 _EXHAUSTIVE = 1500  # words that are compared over all triples of input, input and output
@@ -51,8 +52,7 @@ class Certificate:
     asked : float
         The mechanism's own epsilon. The claim does not hold if the statement has another.
     rho : float
-        The constant found: exact over all pairs of words and all outputs if ``exact``, otherwise a lower bound. Infinite if
-        some word can become what another cannot.
+        The constant found: a lower bound unless ``exact``. Infinite if some word can become what another cannot.
     holds : bool
         Whether the claim stands: for an exact certificate ``rho <= epsilon``; otherwise that nothing refutes it.
     worst_pair : (str, str)
@@ -62,8 +62,7 @@ class Certificate:
     confidence : float or None
         For a bound from samples: the probability with which it is a lower bound.
     observed : tuple of str
-        Checks of a sample that passed: draws of some words against their output distributions, and nearest lists. They can
-        refute a sampler or an index and cannot establish one.
+        Checks of a sample that passed: draws and nearest lists of some words. They establish neither sampler nor index.
     binding : dict
         Checksums of vocabulary, metric and prior, and the settings.
     """
@@ -181,11 +180,7 @@ def _is_one(claimed: float, asked: float) -> bool:
 
 
 def _closed(mechanism: Mechanism, progress: bool) -> _Bound | None:
-    """Compute the constant of an exponential mechanism over all pairs.
-
-    None if the mechanism's own log_prob is not the closed form: a subclass may have changed it. All words of a small
-    vocabulary are compared, and a fixed sample of a large one.
-    """
+    """Compute the constant of an exponential mechanism over all pairs; None if a subclass has another log_prob."""
     decay, index, size = mechanism.exponential_decay(), mechanism.index, len(mechanism.index)
     if decay is None:
         return None
@@ -256,45 +251,29 @@ def losses_by_draws(
     return found
 
 
-def count_draws(mechanism: Mechanism, word: int, draws: int, stream: Stream) -> NDArray[np.int64]:
-    """Draw a word many times, each time as its own document if context is read, and count its outputs, shape (V,)."""
-    ids = np.full(draws, word, dtype=np.int32)
-    if mechanism.reads_context:
-        outputs = mechanism.sample_documents(ids, np.arange(draws + 1), [stream] * draws)
-    else:
-        outputs = mechanism.sample(ids, stream)
-    if outputs.shape != (draws,) or outputs.min() < 0 or outputs.max() >= len(mechanism.index):
-        raise MechanismError("The sampler must draw one word of the vocabulary for every token.")
-    return np.bincount(outputs, minlength=len(mechanism.index))
-
-
 def _kept_words(mechanism: Mechanism, stays: NDArray[np.float64] | None) -> list[str]:
     """Name the content words that stay in more than half of their uses; of a sample, where all take too long."""
     vocabulary, size = mechanism.index.vocabulary, len(mechanism.index)
     stays = mechanism.stay_probabilities() if stays is None else stays
-    words = np.arange(size) if stays is not None else np.array(_spread(size, _MOST))
-    if stays is None and mechanism.has_log_prob:
-        stays = np.exp([mechanism.log_prob(word)[word] for word in words.tolist()])
-    elif stays is None:
-        drawn = mechanism.sample(
-            np.repeat(words, _TRIALS).astype(np.int32), KeyedStreams(seed=9).stream("stays")
+    words = np.arange(size)
+    if stays is None:
+        words = np.array(_spread(size, _MOST))
+        stays = np.array(
+            [word_distribution(mechanism, word, _TRIALS)[word] for word in words.tolist()]
         )
-        stays = (drawn.reshape(len(words), _TRIALS) == words[:, None]).mean(axis=1)
     kept = words[(stays > 0.5) & vocabulary.is_content[words]]
     if not len(kept):
         return []
-    named = ", ".join(vocabulary.words[word] for word in kept[:_NAMED].tolist())
+    named = [vocabulary.words[word] for word in kept[:_NAMED]] + ["..."] * (len(kept) > _NAMED)
     return [
-        f"Of {len(words):,} words, {len(kept):,} content words stay in more than half of their uses: {named}"
-        f"{', ...' if len(kept) > _NAMED else ''}"
+        f"Of {len(words):,} words, {len(kept):,} content words stay in more than half of their uses: {', '.join(named)}"
     ]
 
 
 def _search(mechanism: Mechanism, most: int) -> tuple[float, tuple[int, int], int]:
-    """Return the largest loss per unit of distance over all pairs of some words, its ordered pair, and how many there are.
+    """Return the largest loss per unit of distance over all pairs of some words, its ordered pair, and their number.
 
-    They are all words, or evenly spread ones, each with its nearest word: so many that ``most`` output distributions are
-    computed at most.
+    They are all words, or evenly spread ones with their nearest words, ``most`` at most.
     """
     index, size = mechanism.index, len(mechanism.index)
     words = _spread(size, min(most, size, max(16, _BYTES // (8 * size))))
@@ -316,7 +295,7 @@ def _search(mechanism: Mechanism, most: int) -> tuple[float, tuple[int, int], in
 
 
 def _at_distance(index: Index, word: int, distance: float) -> int:
-    """Return the word whose distance above 0 comes closest to a wanted one; the word itself if it has no such distance."""
+    """Return the word whose distance above 0 comes closest to a wanted one; the word itself if there is none."""
     apart = index.distances_of(np.array([word]))[0]
     apart[apart == 0] = np.inf
     other = int(np.abs(apart - distance).argmin())
@@ -331,14 +310,15 @@ def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
     """Draw some words, and an unknown one, and say whether they fit their output distribution."""
     if not mechanism.has_log_prob:
         return True, "Draws were compared with no output distribution: there is no closed form"
-    values, chosen = [], _spread(len(mechanism.index), _DRAWN)
+    values, chosen = {}, _spread(len(mechanism.index), _DRAWN)
     for word in (*chosen, UNKNOWN):
         counts = count_draws(mechanism, word, _DRAWS, KeyedStreams(seed=9).stream(word))
-        values.append(goodness_of_fit(counts, np.exp(mechanism.log_prob(word))))
-    if not min(values) > LEVEL:
+        values[f"word number {word}"] = goodness_of_fit(counts, np.exp(mechanism.log_prob(word)))
+    fits, least = least_of(values)
+    if not fits:
         return False, "The sampler does not draw from the stated output distribution"
     detail = f"{_DRAWS:,} draws each of {len(chosen)} words and of an unknown one fit their output distributions"
-    return True, f"{detail} (least p-value {min(values):.2g})"
+    return True, f"{detail} ({least})"
 
 
 def _observe_lists(index: Index) -> tuple[bool, str]:
@@ -348,7 +328,7 @@ def _observe_lists(index: Index) -> tuple[bool, str]:
     chosen = _spread(len(index), _LISTS)
     for word in chosen:
         apart = np.abs(index.points.astype(np.int64) - index.points[word])
-        steps = (apart if index.space == "manhattan" else np.square(apart)).sum(axis=1)
+        steps = (apart if index.space == MANHATTAN else np.square(apart)).sum(axis=1)
         ids, listed = index.neighbour_ids[word], index.neighbour_steps[word]
         nearest = ids[0] == word and (np.diff(listed) >= 0).all() and len(set(ids)) == index.k
         right = (steps[ids] == listed).all() and (np.delete(steps, ids) >= listed[-1]).all()

@@ -1,8 +1,7 @@
 """Privacy loss of two given documents: its exact distribution, and the best attacker's chances.
 
-Words are drawn independently, so the losses of the words in which two documents differ add up, and their distributions
-convolve. dp-accounting does that on a grid, with losses rounded up for upper bounds and down for lower ones.
-:meth:`PrivacyStatement.documents_within` bounds the loss of *all* documents that differ in some words.
+Words are drawn independently, so the distributions of their losses convolve. dp-accounting does that on a grid, with losses
+rounded up for upper bounds and down for lower ones.
 """
 
 from __future__ import annotations
@@ -72,14 +71,12 @@ class DocumentPair:
         return max(low, 0.0), high
 
     def epsilon(self, delta: float) -> float:
-        """Return an epsilon at which the delta of these two documents is at most the one given, to the grid."""
-        low, high = 0.0, self.total
-        if self.delta(low)[1] <= delta:
-            return low
-        while high - low > self.grid:
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.delta(middle)[1] <= delta else (middle, high)
-        return high
+        """Return the least epsilon at which the delta of these two documents is at most the one given, to the grid."""
+        left = delta * math.exp(-self._slack) - self.words * _CONVOLVED
+        if left <= 0 or not self.words:
+            return self.total
+        found = float(self._upper.get_epsilon_for_delta(left))
+        return min(found + self._slack, self.total) if found else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON types."""
@@ -96,9 +93,8 @@ class DocumentPair:
             return [
                 "The documents have the same output distribution: no output distinguishes them."
             ]
-        far = self.distance
+        far, right = self.distance, 50 * (1 + self.delta(0.0)[1])
         reach = "" if math.isinf(far) else f", each by a distance of up to {at_most(far, 3)}"
-        right = 50 * (1 + self.delta(0.0)[1])
         return [
             f"The documents differ in {self.words:,} word{'s' * (self.words != 1)}{reach}.",
             f"No output distinguishes them by odds of more than {odds_in_words(self.total)}, the product over these words.",
@@ -147,19 +143,18 @@ def compare_documents(
     pairs = {pair: given[pair] for pair, distance in distances.items() if distance > 0}
     logs = {word: mechanism.log_prob(word) for pair in pairs for word in pair}
     parts = [(logs[one], logs[other], times) for (one, other), times in pairs.items()]
-    width = sum(float(np.ptp(one - other)) * times for one, other, times in parts)
-    grid = max(GRID, width / _CELLS)
-    changed = sum(pairs.values())
-    slack = changed * float(mechanism.statement.figures.get("numerical_slack") or 0.0)
-    total = max(
+    grid = max(GRID, sum(np.ptp(one - other) * times for one, other, times in parts) / _CELLS)
+    losses = [
         sum(float((sign * (one - other)).max()) * times for one, other, times in parts)
         for sign in (1, -1)
-    )
+    ]
+    changed = sum(pairs.values())
+    slack = changed * float(mechanism.statement.figures.get("numerical_slack") or 0.0)
     return DocumentPair(
         changed,
-        total + slack,
+        max(losses) + slack,
         max(distances.values(), default=0.0),
-        grid,
+        float(grid),
         _convolved(parts, grid, up=True) if parts else None,
         _convolved(parts, grid, up=False) if parts else None,
         slack,
@@ -198,21 +193,19 @@ def compare_texts(privatizer: Privatizer, first: str, second: str) -> DocumentPa
     Raises
     ------
     TextprivError
-        For texts that differ in what is not drawn, such as their number of tokens or a mark that is kept: the output
-        distinguishes them. The texts are not quoted.
+        For texts that differ in what is not drawn: the output distinguishes them. The texts are not quoted.
     """
     read = [privatizer.read(text) for text in (first, second)]
     one, other = (each.codes for each in read)
     if len(one) != len(other):
         raise TextprivError(
-            f"the texts have {len(one)} and {len(other)} tokens, which the output shows: nothing hides which of them it was."
+            f"the texts have {len(one)} and {len(other)} tokens, which the output shows. Compare texts of equal length."
         )
     # What is not drawn, below UNKNOWN, must be the same in both.
     kept = np.minimum(one, other) < UNKNOWN
     if (one != other)[kept].any() or read[0].strings != read[1].strings:
         raise TextprivError(
-            "the texts differ in tokens that are released as they are, or in the class of a token: the output shows which "
-            "of them it was."
+            "the texts differ in tokens that are released as they are, or in the class of a token. The output shows that."
         )
     drawn = [codes[codes >= UNKNOWN].tolist() for codes in (one, other)]
     return compare_documents(privatizer.mechanism, *drawn)

@@ -200,15 +200,18 @@ def _by_recovery(
     context: Iterable[str] | PublicText | None,
 ) -> Choice:
     """Search for the epsilon, or take what was recorded for just this question: a search takes a minute."""
-    weights, content = index.word_frequency, index.vocabulary.is_content
+    if of not in ("content", "all"):
+        raise MechanismError(f"of= is 'content' or 'all'; got {of!r}.")
+    weights = index.word_frequency
+    content = index.vocabulary.is_content if of == "content" else None
     if context is not None and not isinstance(context, PublicText):
         context = PublicText.read(context, index)
-    one, attacker = make(1.0), BestAttacker(weights, of, context, content)
+    one, attacker = make(1.0), BestAttacker(weights, content, context)
 
     def attack(*, shown: bool) -> Callable[[Mechanism], tuple[float, float]]:
         if context is not None or not one.reads_context:
             return attacker.success
-        return BestAttacker(weights, of, text_of(index, shown=shown), content).alone
+        return BestAttacker(weights, content, text_of(index, shown=shown)).alone
 
     binding = {
         "kind": "chosen epsilon",
@@ -237,7 +240,7 @@ def _by_recovery(
     alone, general = attack(shown=True)(final), None
     if index.domain is not None and not final.reads_context:
         zipf = index.vocabulary.prior_weights("zipf")
-        general = BestAttacker(zipf, of, None, content).alone(final)[0]
+        general = BestAttacker(zipf, content).alone(final)[0]
     reader, error = attacker.reader(final) or (None, None)
     chosen = Choice(epsilon, "recovery", wanted, *alone, reader, error, general)
     with suppress(OSError):  # the cache folder may be read-only

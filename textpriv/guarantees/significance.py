@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 from scipy.stats import binom, chi2
 
-__all__ = [
-    "LEVEL",
-    "excess_of",
-    "goodness_of_fit",
-    "largest_ratios",
-    "ratio_bound",
-    "smallest_excess",
-    "two_samples",
-]
-
 LEVEL = 1e-9  # false-alarm rate of one statistical test
 _THRESHOLDS = 32
 _POOLED = 8.0  # draws expected of a pool of outputs
+
+
+def least_of(p_values: Mapping[str, float]) -> tuple[bool, str]:
+    """Return whether all p-values are above the level, and the least of them in words."""
+    where = min(p_values, key=lambda each: p_values[each])
+    least = p_values[where]
+    return least > LEVEL, f"least p-value {least:.3g} of {len(p_values)}, for {where}"
 
 
 def largest_ratios(rows: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:

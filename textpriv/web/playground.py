@@ -120,7 +120,7 @@ class Playground:
 
     def _guess(self, settings: Settings) -> Future[NDArray[np.int64]]:
         mechanism = self.prepare(settings).mechanism
-        return self._background.submit(lambda: OutputDistribution(mechanism).likeliest()[0][0])
+        return self._background.submit(lambda: OutputDistribution(mechanism).likeliest()[0])
 
     def _attacked(
         self, settings: Settings, codes: NDArray[np.int32], outputs: NDArray[np.int32]

@@ -16,8 +16,7 @@ import numpy as np
 
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, text_of
 from textpriv.evaluation.distribution import word_distribution
-from textpriv.evaluation.recovery import WordRecovery, word_recovery
-from textpriv.evaluation.sensitive import can_compare, exposure
+from textpriv.evaluation.recovery import WordRecovery, can_compare, exposure, word_recovery
 from textpriv.files import atomic_write, umask
 from textpriv.guarantees.epsilon import Choice, keep_share
 from textpriv.index.grid import REFERENCE
@@ -68,8 +67,8 @@ class Attack:
         # By how often a word is both written and recovered.
         weight = np.where(is_content, alone.by_word * prior, -1.0)
         top = np.argsort(-weight, kind="stable")[: min(_WORST, int(is_content.sum()))]
-        worst = [(alone.words[word], float(alone.by_word[word])) for word in top.tolist()]
-        attacker = BestAttacker(prior, "content", text, is_content)
+        worst = [(vocabulary.words[word], float(alone.by_word[word])) for word in top.tolist()]
+        attacker = BestAttacker(prior, is_content, text)
         single = alone.content, 0.0
         if chosen and text is None:
             return cls(alone, *chosen.rates, worst)
@@ -118,7 +117,7 @@ def report_page(
         kept=_kept_words(mechanism),
         tried="your public text" if public_text else "text drawn from the language model",
         half=partial(np.quantile, q=0.5, method="higher"),  # half of them have it, or more
-        lists=exposure(mechanism, guess=None if attack is None else attack.alone.guess),
+        lists=exposure(mechanism, None if attack is None else attack.alone.guess),
         sample=SAMPLE,
         private=token_spans(tokens.words, tokens.spaces, kinds),
         data=_looked_up(mechanism),

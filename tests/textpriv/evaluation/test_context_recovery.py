@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from textpriv import TEM
 from textpriv.errors import TextprivError
 from textpriv.evaluation import context_recovery
-from textpriv.evaluation.context_recovery import Candidates, context_posterior, likeliest_words
+from textpriv.evaluation.context_recovery import ContextModel
 from textpriv.index import Index
 from textpriv.language import NGrams
 from textpriv.mechanisms.base import UNKNOWN
@@ -56,12 +56,12 @@ def all_paths(emission, ngrams: NGrams, released) -> dict[tuple[int, ...], float
 @pytest.mark.parametrize("seed", [2, 3])
 def test_the_posterior_is_that_of_all_paths_with_symbols(seed):
     mech, ngrams = mechanism(), model(seed)
-    candidates = Candidates.of(mech, weights_of(ngrams), SIZE + 1)
+    reader = ContextModel.of(mech, ngrams, weights_of(ngrams), SIZE + 1)
     rng = np.random.default_rng(seed)
     offsets = np.array([0, 4, 5, 5, 9])
     released = rng.integers(0, SIZE, 9)
     released[[1, 7]] = STOP
-    shares = context_posterior(released, offsets, candidates, ngrams)
+    shares = reader.posterior(released, offsets)
     law = {word: np.exp(mech.log_prob(word)) for word in STATES}
     for begin, end in ((0, 4), (4, 5), (5, 9)):
         part = released[begin:end]
@@ -94,13 +94,13 @@ class Contextual(TEM):
 def test_emissions_of_a_contextual_mechanism_depend_on_what_was_released():
     plain, ngrams = mechanism(), model()
     mech = Contextual(plain.index, 1.0)
-    candidates = Candidates.of(mech, weights_of(ngrams), SIZE + 1)
+    reader = ContextModel.of(mech, ngrams, weights_of(ngrams), SIZE + 1)
     released = np.array([0, 3, STOP, 1, 4])
     before = [0, 0, 3, STOP, 1]
     every = all_paths(
         lambda at, word: mech.law_at(before[at])[word, released[at]], ngrams, released
     )
-    shares = context_posterior(released, np.array([0, 5]), candidates, ngrams)
+    shares = reader.posterior(released, np.array([0, 5]))
     for at in (0, 1, 3, 4):
         wanted = np.zeros(SIZE + 1)
         for path, value in every.items():
@@ -110,50 +110,52 @@ def test_emissions_of_a_contextual_mechanism_depend_on_what_was_released():
 
 def test_a_filter_reads_nothing_after_a_position():
     mech, ngrams = mechanism(), model()
-    candidates = Candidates.of(mech, weights_of(ngrams), SIZE + 1)
+    reader = ContextModel.of(mech, ngrams, weights_of(ngrams), SIZE + 1)
     released = np.array([0, 3, STOP, 1, 4, 4, 2])
-    found = context_posterior(released, np.array([0, 7]), candidates, ngrams, later=False)
+    found = reader.posterior(released, np.array([0, 7]), later=False)
     for end in range(1, 8):
-        whole = context_posterior(released[:end], np.array([0, end]), candidates, ngrams)
+        whole = reader.posterior(released[:end], np.array([0, end]))
         assert_allclose(found[end - 1], whole[-1], rtol=1e-5)
 
 
 def test_words_that_are_no_candidates_count_together():
     mech, ngrams = mechanism(), model(7)
-    candidates = Candidates.of(mech, weights_of(ngrams), 3)
+    reader = ContextModel.of(mech, ngrams, weights_of(ngrams), 3)
     law = np.exp([mech.log_prob(word) for word in STATES])
     released = np.array([0])
-    own = candidates.words_at(released)[0]
+    own = reader.words_at(released)[0]
     first = ngrams.probability(np.append(np.arange(SIZE), ngrams.tokens - 1), ngrams.start)
     others = np.setdiff1d(np.arange(SIZE + 1), own)
     share = weights_of(ngrams)[others] / weights_of(ngrams)[others].sum()
     rest = (1 - first[own].sum()) * (share @ law[others, 0])
     wanted = first[own] * law[own, 0]
-    shares = context_posterior(released, np.array([0, 1]), candidates, ngrams)
+    shares = reader.posterior(released, np.array([0, 1]))
     assert_allclose(shares[0], wanted / (wanted.sum() + rest), rtol=1e-4)
 
 
 def test_candidates_are_the_likeliest_words_of_each_output():
     mech, prior = mechanism(), np.array([0.1, 0.3, 0.05, 0.05, 0.2, 0.3])
     law = np.exp([mech.log_prob(word) for word in STATES])
-    found = Candidates.of(mech, prior, 3, np.array([4, 1, 1, STOP]))
+    found = ContextModel.of(mech, model(), prior, 3, np.array([4, 1, 1, STOP]))
     assert found.outputs.tolist() == [1, 4]
     for row, output in enumerate((1, 4)):
         joint = prior * law[:, output]
         assert found.words[row].tolist() == sorted(np.argsort(-joint)[:3])
-        assert_allclose(found.distribution[row], law[found.words[row], output], rtol=1e-5)
+        assert_allclose(found.distribution[row, :-1], law[found.words[row], output], rtol=1e-5)
         others = np.setdiff1d(np.arange(6), found.words[row])
-        assert found.rest[row] == pytest.approx(joint[others].sum() / prior[others].sum())
+        assert found.distribution[row, -1] == pytest.approx(
+            joint[others].sum() / prior[others].sum()
+        )
 
 
 def test_a_decoded_document_is_the_likeliest_of_all_paths():
     mech, ngrams = mechanism(), model(5)
-    candidates = Candidates.of(mech, np.append(weights_of(ngrams)[:-1], 0.0), SIZE)
+    reader = ContextModel.of(mech, ngrams, np.append(weights_of(ngrams)[:-1], 0.0), SIZE)
     law = {word: np.exp(mech.log_prob(word)) for word in STATES}
     for seed in range(6):
         released = np.random.default_rng(seed).integers(0, SIZE, 4)
         released[2] = STOP if seed % 2 else released[2]
-        found = likeliest_words(released, np.array([0, 4]), candidates, ngrams)
+        found = reader.likeliest_words(released, np.array([0, 4]))
         every = all_paths(lambda at, word, r=released: law[word][r[at]], ngrams, released)
         most = max(value for path, value in every.items() if UNKNOWN not in path)
         assert every[tuple(found)] == pytest.approx(most)
@@ -161,17 +163,14 @@ def test_a_decoded_document_is_the_likeliest_of_all_paths():
 
 def test_a_long_document_is_read_in_parts(monkeypatch):
     mech, ngrams = mechanism(), model()
-    candidates = Candidates.of(mech, weights_of(ngrams), 3)
+    reader = ContextModel.of(mech, ngrams, weights_of(ngrams), 3)
     released = np.random.default_rng(3).integers(0, SIZE, 50)
     monkeypatch.setattr(context_recovery, "_LONGEST", 20)
-    found = context_posterior(released, np.array([0, 50]), candidates, ngrams)
-    parts = context_posterior(released, np.array([0, 20, 40, 50]), candidates, ngrams)
+    found = reader.posterior(released, np.array([0, 50]))
+    parts = reader.posterior(released, np.array([0, 20, 40, 50]))
     assert_allclose(found, parts)
 
 
-def test_what_does_not_fit_together_is_refused():
-    mech, ngrams = mechanism(), model()
-    candidates = Candidates.of(mech, weights_of(ngrams), 3, np.array([0, 1]))
-    for released, other in (([0, 1], model(size=9)), ([0, UNKNOWN], ngrams), ([0, 2], ngrams)):
-        with pytest.raises(TextprivError):
-            context_posterior(np.array(released), np.array([0, 2]), candidates, other)
+def test_a_model_of_another_vocabulary_is_refused():
+    with pytest.raises(TextprivError, match="knows 9 words, and the mechanism 5"):
+        ContextModel.of(mechanism(), model(size=9), np.ones(6), 3)

@@ -62,9 +62,8 @@ def test_likeliest_words_are_those_of_all_pairs(seed, k, epsilon, gamma, same, l
     mechanism = TEM(index_of(vectors, k), epsilon, gamma=gamma)
     some = rng.permutation(rng.random(40) ** 8 * (np.arange(40) >= left_out))
     priors = [mechanism.index.vocabulary.prior_weights("zipf"), some / some.sum()]
-    for prior, (guess, value) in zip(
-        priors, OutputDistribution(mechanism).likeliest(priors), strict=True
-    ):
+    for prior in priors:
+        guess, value = OutputDistribution(mechanism).likeliest(prior)
         joint = prior[:, None] * laws_of(mechanism)
         # Scores are at most 1,000 nats, in single precision.
         assert_allclose(value, joint.max(axis=0), rtol=2e-4)
@@ -75,7 +74,7 @@ def test_likeliest_words_are_those_of_all_pairs(seed, k, epsilon, gamma, same, l
 def test_likeliest_words_over_a_tree_are_those_of_all_pairs(name):
     law = OutputDistribution(TreeTEM(trees.HARD[name](), 1.3, prior="zipf"))
     joint = law.prior[:, None] * laws_of(law.mechanism)
-    ((guess, value),) = law.likeliest()
+    guess, value = law.likeliest()
     assert_allclose(value, joint.max(axis=0), rtol=1e-9)
     assert_allclose(joint[guess, np.arange(len(joint))], value, rtol=1e-9)
 
@@ -98,7 +97,7 @@ def test_an_own_mechanism_is_asked_for_each_word_once(monkeypatch):
     asked: list[int] = []
     law = OutputDistribution(Own(index, 2.0))
     asked.clear()
-    ((guess, value),) = law.likeliest()
+    guess, value = law.likeliest()
     assert asked == [*range(30)]
     joint = law.prior[:, None] * laws_of(TEM(index, 2.0))
     assert_allclose(value, joint.max(axis=0), rtol=1e-5)
@@ -132,14 +131,12 @@ def test_recovery_and_its_table_are_those_of_brute_force():
     written = mechanism.index.vocabulary.prior_weights("zipf")
     found, law = word_recovery(mechanism), laws_of(mechanism)
     is_content = np.arange(60) >= COMMON
-    wanted = np.zeros(60)
-    for chosen, share in ((np.ones(60, bool), found.everything), (is_content, found.content)):
-        joint = np.where(chosen, written, 0)[:, None] * law
-        assert share == pytest.approx(joint.max(axis=0).sum() / written[chosen].sum(), rel=1e-5)
-        named = joint.argmax(axis=0)
-        right = np.bincount(named, law[named, np.arange(60)], minlength=60)
-        wanted = np.where(chosen, right, wanted)
-    assert_allclose(found.by_word, wanted, atol=1e-5)
+    joint = np.where(is_content, written, 0)[:, None] * law
+    assert found.content == pytest.approx(joint.max(axis=0).sum() / written[is_content].sum())
+    named = joint.argmax(axis=0)
+    right = np.bincount(named, law[named, np.arange(60)], minlength=60)
+    assert_allclose(found.by_word, np.where(is_content, right, 0), atol=1e-5)
+    assert np.array_equal(found.guess, (written[:, None] * law).argmax(axis=0))
     with pytest.raises(TextprivError, match="shorter list"):
         content_prior(written, np.zeros(60, bool))
 
@@ -173,19 +170,19 @@ def best_guess(mechanism, prior) -> float:
     return float((prior[:, None] * laws_of(mechanism)).max(axis=0).sum())
 
 
-@pytest.mark.parametrize(("of", "prior"), [("content", CONTENT), ("all", PRIOR)])
-def test_the_largest_epsilon_is_that_of_brute_force(make, of, prior):
-    found = largest_epsilon(make, 0.4, BestAttacker(PRIOR, of, is_content=IS_CONTENT).success)
+@pytest.mark.parametrize(("counts", "prior"), [(IS_CONTENT, CONTENT), (None, PRIOR)])
+def test_the_largest_epsilon_is_that_of_brute_force(make, counts, prior):
+    found = largest_epsilon(make, 0.4, BestAttacker(PRIOR, counts).success)
     assert best_guess(make(found.epsilon), prior) == pytest.approx(found.share, abs=1e-6)
     assert found.share <= 0.4 < best_guess(make(found.epsilon * 1.001), prior)
 
 
 def test_a_recovery_out_of_reach_is_refused(make):
     with pytest.raises(TextprivError, match="between 0 and 1"):
-        largest_epsilon(make, 0.0, BestAttacker(PRIOR, is_content=IS_CONTENT).success)
+        largest_epsilon(make, 0.0, BestAttacker(PRIOR, IS_CONTENT).success)
     least = best_guess(make(1e-6), CONTENT)
     with pytest.raises(OutOfReachError, match=f"at least {least:.4g}. Choose a larger"):
-        largest_epsilon(make, 1e-4, BestAttacker(PRIOR, is_content=IS_CONTENT).success)
+        largest_epsilon(make, 1e-4, BestAttacker(PRIOR, IS_CONTENT).success)
 
 
 def test_a_context_attacker_without_context_is_the_exact_one(make):
@@ -194,7 +191,7 @@ def test_a_context_attacker_without_context_is_the_exact_one(make):
     model = NGrams.from_probabilities(SIZE, ("<s>",), np.append(PRIOR, [1e-9, 1e-9]))
     text = PublicText(model, ids, np.arange(0, 20_001, 100))
     mechanism = make(3.0)
-    read, _ = BestAttacker(PRIOR, "content", text, IS_CONTENT, SIZE + 1).in_context(mechanism)
+    read, _ = BestAttacker(PRIOR, IS_CONTENT, text, SIZE + 1).in_context(mechanism)
     told = int((ids >= COMMON).sum())
     # Seven deviations of a share: below one false alarm in a million.
     assert read == pytest.approx(best_guess(mechanism, CONTENT), abs=3.5 / np.sqrt(told))
@@ -206,8 +203,8 @@ def test_the_better_attacker_counts(make):
     offsets = np.array([0, len(ids)])
     text = PublicText(NGrams.from_ids(ids, offsets, SIZE), ids, offsets)
     alone, reader = (
-        BestAttacker(PRIOR, is_content=IS_CONTENT),
-        BestAttacker(PRIOR, "content", text, IS_CONTENT),
+        BestAttacker(PRIOR, IS_CONTENT),
+        BestAttacker(PRIOR, IS_CONTENT, text),
     )
     found = largest_epsilon(make, 0.5, reader.success)
     assert found.epsilon < 0.9 * largest_epsilon(make, 0.5, alone.success).epsilon
@@ -258,7 +255,7 @@ def test_a_contextual_mechanism_is_attacked_by_the_best_of_three(make, best):
     if best == "repeat":  # the attacker's model is of other text
         model = NGrams.from_ids(np.zeros(2000, np.int32), np.arange(0, 2001, 100), SIZE)
     text = PublicText(model, ids[2000:], np.arange(0, 401, 20))
-    attacker = BestAttacker(PRIOR, "all", text, candidates=SIZE + 1)
+    attacker = BestAttacker(PRIOR, None, text, SIZE + 1)
     right = right_by_three_attackers(mechanism, text, attacker.released(mechanism))
     assert all(right[best] > share for name, share in right.items() if name != best)
     assert attacker.alone(mechanism)[0] == pytest.approx(right[best])
@@ -272,7 +269,7 @@ def test_an_own_mechanism_without_emissions_is_refused(make):
 
     ids = np.arange(SIZE, dtype=np.int32)
     text = PublicText(NGrams.from_ids(ids, np.array([0, SIZE]), SIZE), ids, np.array([0, SIZE]))
-    attacker = BestAttacker(PRIOR, text=text, is_content=IS_CONTENT)
+    attacker = BestAttacker(PRIOR, IS_CONTENT, text)
     with pytest.raises(MechanismError, match=r"Own reads its context and has no emissions\(\)"):
         attacker.alone(Own(make(1.0).index, 2.0))
 
@@ -285,7 +282,7 @@ def test_public_text_may_have_symbols_that_the_mechanism_lacks(make):
     text = PublicText(NGrams.from_ids(ids, offsets, SIZE), ids, offsets)
     model = NGrams.from_ids(np.tile(words, 9), np.array([0, 9 * SIZE]), SIZE, symbols=SYMBOLS[:2])
     mechanism = ContextualTEM(make(1.0).index, 4.0, model)
-    attacker = BestAttacker(PRIOR, "all", text, candidates=SIZE + 1)
+    attacker = BestAttacker(PRIOR, None, text, SIZE + 1)
     released = attacker.released(mechanism)
     assert (released[1::3] == ids[1::3]).all()
     drawn = np.flatnonzero(released >= 0)

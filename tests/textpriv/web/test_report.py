@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 import textpriv
 from textpriv.cli.app import app
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
-from textpriv.evaluation.recovery import word_recovery
-from textpriv.evaluation.sensitive import exposure
+from textpriv.evaluation.recovery import exposure, word_recovery
 from textpriv.guarantees.epsilon import keep_share
 from textpriv.index import Index
 from textpriv.mechanisms.base import Mechanism
@@ -125,7 +124,7 @@ def test_the_first_screen_says_what_stays_and_what_is_recovered(index):
     source = report_page(textpriv.Privatizer(mechanism), public_text=text)
     first = Page(source[: source.index('id="sample"')]).text
     alone, is_content = word_recovery(mechanism), index.vocabulary.is_content
-    attacker = BestAttacker(index.vocabulary.prior_weights("zipf"), "content", text, is_content)
+    attacker = BestAttacker(index.vocabulary.prior_weights("zipf"), is_content, text)
     stays, _ = keep_share(mechanism, 200)
     assert f"{stays:.0%}".replace("%", " %") in first
     assert percent(alone.content) in first
@@ -140,7 +139,7 @@ def test_the_first_screen_has_no_jargon(source):
 
 def test_the_first_screen_says_how_often_names_stay(source, mechanism):
     first = Page(source[: source.index('id="sample"')]).text
-    names = exposure(mechanism)[0]
+    names = exposure(mechanism, word_recovery(mechanism).guess)[0]
     name, keep, _ = names.most[0]
     half = sorted(names.keep)[len(names.keep) // 2]
     assert (
@@ -151,7 +150,7 @@ def test_the_first_screen_says_how_often_names_stay(source, mechanism):
 
 
 def test_the_lists_show_the_names_that_stay_most(page, mechanism):
-    lists = exposure(mechanism)
+    lists = exposure(mechanism, word_recovery(mechanism).guess)
     for each in lists:
         for word, keep, guessed in each.most:
             assert f"{word}{percent(keep)}{percent(guessed)}" in page.text.replace("% ", "%")
