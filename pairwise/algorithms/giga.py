@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.algorithms.streams import PairStream, check_horizon, mean_with_earlier
-from pairwise.noise.release import GaussianPlan, exact_gaussian
+from pairwise.accounting.events import dp_event
+from pairwise.algorithms.auto import default_radius
+from pairwise.algorithms.coordinates import Ranking, around_origin
+from pairwise.algorithms.options import OffPair, OnPair
+from pairwise.algorithms.plan import FitPlan, PublicTask, Records
+from pairwise.algorithms.streams import PairStream, StreamPlan, check_horizon, mean_with_earlier
+from pairwise.noise.release import GaussianPlan, exact_gaussian, plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
+from pairwise.pairs.losses import AUCPairs, PairBounds
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
-
     from pairwise.noise.randomness import Randomness
-    from pairwise.pairs.losses import AUCPairs
 
 Array = NDArray[np.float64]
 
@@ -172,48 +175,56 @@ def offline_giga(sums: AUCPairs, steps: Schedule, radius: float) -> Array:
     return np.asarray(total / steps.active)
 
 
-@dataclass(frozen=True)
-class OnlinePlan:
-    """Noise of a stream whose every iterate is released, fixed before its first record.
+def plan_off_pair(options: OffPair, public: PublicTask) -> FitPlan:
+    """Return the plan of the average with noise on it alone."""
+    mu, radius = public.left(), _radius(options, public)
+    bounds = PairBounds(public.n, public.d, data_norm=public.data_norm)
+    steps = schedule(public.n, bounds.smoothness, options.alpha)
+    diameter = 2.0 * radius
+    bound = certified_sensitivity(steps, bounds.change, bounds.smoothness, diameter).average
+    noise = plan_gaussian(bound, mu, public.d)
+
+    def learn(records: Records, randomness: Randomness) -> Ranking:
+        average = offline_giga(AUCPairs(records.rows, records.positive), steps, radius)
+        w = project_to_ball(noise.release(average, randomness), radius)
+        return Ranking(w, around_origin(public.d, public.data_norm))
+
+    return FitPlan(
+        event=noise.event(),
+        sensitivity=bound,
+        terms=public.n,
+        run=learn,
+        mechanism=f"pairwise GIGA with output perturbation ({options.name}, alpha = {steps.alpha:.3g})",
+        proof="certified recursion, head of pairwise.algorithms.giga",
+    )
+
+
+def _radius(options: OffPair | OnPair, public: PublicTask) -> float:
+    if options.radius is not None:
+        return float(options.radius)
+    return default_radius(public.left(), public.n, public.d) / public.data_norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlinePlan(StreamPlan):
+    """Noise of a stream whose every iterate is released, with the largest certified movement of any of them.
 
     Attributes
     ----------
     steps : Schedule
-    radius : float
     sensitivities : (n + 1,) float64 array
         Certified max_j Δ_t.
     scale : float
-        σ_t is so many times the sensitivity of step t; 0 for no noise.
-    event : DpEvent
-        The whole stream, all of the horizon.
+        σ_t is that many times the sensitivity of step t; 0 for no noise.
     """
 
     steps: Schedule
-    radius: float
     sensitivities: Array
     scale: float
-    event: DpEvent
 
-    proof = "errata H-1, H-4 (certified recursion, head of pairwise.algorithms.giga)"
-
-    @property
-    def sensitivity(self) -> float:
-        """The largest certified movement of any iterate."""
-        return float(self.sensitivities.max())
-
-    @property
-    def description(self) -> str:
-        """What the statement says of the stream."""
-        return (
-            f"every iterate released, alpha = {self.steps.alpha:.3g}, first step {self.steps.first}, "
-            f"horizon {self.steps.n}"
-        )
-
-    def open(
-        self, make_sums: Callable[..., AUCPairs], d: int, randomness: Randomness
-    ) -> PairStream:
-        """Return the stream of records with ``d`` features."""
-        return _OnlineGiga(make_sums, self, d, randomness)
+    def open(self, randomness: Randomness) -> PairStream:
+        """Return the stream, before its first record."""
+        return _OnlineGiga(self, randomness)
 
     def noise(self, t: int, size: int) -> GaussianPlan:
         """Return the release of the iterate of step t."""
@@ -223,36 +234,51 @@ class OnlinePlan:
         return exact_gaussian(sensitivity, sensitivity * self.scale, size)
 
 
-def plan_online(
-    steps: Schedule, pair_change: float, smoothness: float, radius: float, mu: float
-) -> OnlinePlan:
+def plan_on_pair(options: OnPair, public: PublicTask) -> OnlinePlan:
+    """Return the noise of a stream whose every iterate is released."""
+    bounds = PairBounds(public.n, public.d, data_norm=public.data_norm)
+    steps = schedule(public.n, bounds.smoothness, options.alpha, burn_in=True)
+    return plan_online(steps, bounds, _radius(options, public), public.left())
+
+
+def plan_online(steps: Schedule, bounds: PairBounds, radius: float, mu: float) -> OnlinePlan:
     """Return σ_t = max_j Δ_t · c with the smallest c for which the whole stream costs ``mu``.
 
     The internal iterate is noiseless, so the stream is one Gaussian release of (w_t)_t; record j costs Σ_t (Δ_t/σ_t)².
     The grid of step t is at most 2^-10 Δ_t/√p, so rounding moves step t by at most 2^-10 Δ_t more. By the triangle
     inequality over steps the whole costs at most (joint + 2^-10 √active)/c, and ρ = ``mu``²/2 pays for that.
     """
-    from pairwise.accounting.events import dp_event
-
-    bound = certified_sensitivity(steps, pair_change, smoothness, 2.0 * radius)
-    if math.isinf(mu):
-        return OnlinePlan(steps, radius, bound.per_step, 0.0, dp_event.NonPrivateDpEvent())
-    scale = (bound.joint + 2.0**-10 * math.sqrt(steps.active)) / mu * (1.0 + 1e-12)
-    return OnlinePlan(steps, radius, bound.per_step, scale, dp_event.ZCDpEvent(mu * mu / 2.0))
+    moved = certified_sensitivity(steps, bounds.change, bounds.smoothness, 2.0 * radius)
+    scale, event = 0.0, dp_event.NonPrivateDpEvent()
+    if math.isfinite(mu):
+        scale = (moved.joint + 2.0**-10 * math.sqrt(steps.active)) / mu * (1.0 + 1e-12)
+        event = dp_event.ZCDpEvent(mu * mu / 2.0)
+    return OnlinePlan(
+        bounds=bounds,
+        radius=radius,
+        event=event,
+        sensitivity=float(moved.per_step.max()),
+        description=(
+            f"onpairstrc, every iterate released, alpha = {steps.alpha:.3g}, first step {steps.first}, "
+            f"horizon {steps.n}"
+        ),
+        proof="errata H-1, H-4 (certified recursion, head of pairwise.algorithms.giga)",
+        steps=steps,
+        sensitivities=moved.per_step,
+        scale=scale,
+    )
 
 
 class _OnlineGiga(PairStream):
     """One noiseless iterate inside, released with noise after each record."""
 
-    def __init__(
-        self, make_sums: Callable[..., AUCPairs], plan: OnlinePlan, d: int, randomness: Randomness
-    ) -> None:
-        super().__init__(make_sums, plan.steps.n, d)
-        self._plan, self._randomness, self._w = plan, randomness, np.zeros(d)
+    def __init__(self, plan: OnlinePlan, randomness: Randomness) -> None:
+        super().__init__(plan)
+        self._plan, self._randomness, self._w = plan, randomness, np.zeros(plan.bounds.d)
 
-    def _advance(self, sums: AUCPairs, t: int) -> None:
+    def _advance(self, pairs: AUCPairs, t: int) -> None:
         plan = self._plan
         if t >= plan.steps.first:
-            self._w = _step(sums, self._w, t, plan.steps, plan.radius)
+            self._w = _step(pairs, self._w, t, plan.steps, plan.radius)
             noisy = plan.noise(t, len(self._w)).release(self._w, self._randomness)
             self.released = project_to_ball(noisy, plan.radius)

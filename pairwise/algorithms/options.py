@@ -6,7 +6,6 @@ algorithm, such as ``"gradient"``, means its options at their defaults.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -49,7 +48,7 @@ class Pointwise(Algorithm):
         Share of μ² with which the second moment around the centre is released, by which features are then scaled and made
         uncorrelated. Default from public numbers (``auto.default_scale_share``); 0 leaves features as they are.
     radius : float, optional
-        Of the ball that the parameter is kept in, for records of norm 1; default from public numbers.
+        Of the ball that the parameter is kept in, in the units of the records; default from public numbers.
     steps : int, optional
         Default from public numbers.
     """
@@ -187,19 +186,3 @@ class Edges(Algorithm):
             raise InvalidParameterError(
                 f"adjacency must be 'zero-out' or 'replace-one'; found {self.adjacency!r}."
             )
-
-
-# The algorithms of a ranking by their names. The rule of "auto" is algorithms.auto.
-_ALL = Pointwise(), Gradient(), Statistics(), OnPair(), OffPair(), SGDOutput(), Ftrl()
-ALGORITHMS: Mapping[str, Algorithm] = {"auto": Pointwise(), **{each.name: each for each in _ALL}}
-
-
-def options_of(algorithm: str | Algorithm) -> Algorithm:
-    """Return the options that an algorithm of a ranking means, or refuse it."""
-    if isinstance(algorithm, str) and algorithm in ALGORITHMS:
-        return ALGORITHMS[algorithm]
-    if type(algorithm) in map(type, ALGORITHMS.values()):
-        return algorithm  # type: ignore[return-value]
-    raise InvalidParameterError(
-        f"algorithm must be one of {', '.join(ALGORITHMS)}, or options such as Pointwise(); found {algorithm!r}."
-    )

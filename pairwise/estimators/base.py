@@ -11,7 +11,6 @@ import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,8 +24,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.budget import charge_to
-from pairwise.accounting.events import Adjacency
 from pairwise.accounting.parameters import resolved_delta
+from pairwise.algorithms.plan import FitPlan
 from pairwise.errors import InvalidParameterError, check_scale, without_context
 from pairwise.estimators.parts import warn_of_parts
 from pairwise.noise.randomness import Randomness
@@ -34,7 +33,6 @@ from pairwise.pairs.clipping import clip_records
 from pairwise.statement import DataSetStatement, UnsoundWarning
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
     from sklearn.utils import Tags
 
 MINIMUM_RECORDS = 4
@@ -71,38 +69,6 @@ _EXACT_LARGE = (
 )
 # Fits without a budget of each lineage of clones, in this process.
 _FITS: Counter[str] = Counter()
-
-
-@dataclass(frozen=True)
-class FitPlan:
-    """A private fit decided in advance. It holds no data; ``run`` closes over them.
-
-    Attributes
-    ----------
-    event : DpEvent
-        All that the fit will release.
-    sensitivity : float
-        Sensitivity of what noise is added to, under ``adjacency``.
-    run : callable
-        Draws and returns the parameter.
-    mechanism, proof : str
-        For the statement.
-    adjacency : Adjacency
-    unit : str
-        What is replaced or zeroed out.
-    assumptions, not_protected, notes : tuple of str
-    """
-
-    event: DpEvent
-    sensitivity: float
-    run: Callable[[], Any]
-    mechanism: str
-    proof: str
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
-    unit: str = "one record"
-    assumptions: tuple[str, ...] = ()
-    not_protected: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def without_seed(state: dict[str, Any]) -> dict[str, Any]:
@@ -296,18 +262,15 @@ class PrivateEstimator(BaseEstimator):
 
     # -- charge, run, state
 
-    def _execute(self, plan: FitPlan, delta: float, randomness: Randomness, n: int) -> Any:
-        """Charge the plan, run it, and set ``statement_``, ``privacy_event_`` and what ``sensitivity`` returns.
-
-        ``n`` is how many terms a sum has at most.
-        """
+    def _execute(self, plan: FitPlan, delta: float, randomness: Randomness, *data: Any) -> Any:
+        """Charge the plan, run it on private data, and set ``statement_`` and what else tells of it."""
         if math.isfinite(self.epsilon):
             warn_of_parts()
             self._warn_of_another_fit()
         label = type(self).__name__
         charge_to(self.budget, plan.event, label=label, adjacency=plan.adjacency, unit=plan.unit)
-        result = plan.run()
-        self._record(plan, delta, randomness, n)
+        result = plan.run(*data, randomness)
+        self._record(plan, delta, randomness)
         return result
 
     def _warn_of_another_fit(self) -> None:
@@ -325,7 +288,7 @@ class PrivateEstimator(BaseEstimator):
                 stacklevel=2,
             )
 
-    def _record(self, plan: FitPlan, delta: float, randomness: Randomness, n: int) -> None:
+    def _record(self, plan: FitPlan, delta: float, randomness: Randomness) -> None:
         self.privacy_event_ = plan.event
         self._sensitivity_ = float(plan.sensitivity)
         epsilon = epsilon_of(plan.event, delta)
@@ -333,7 +296,7 @@ class PrivateEstimator(BaseEstimator):
         if math.isfinite(self.epsilon) and epsilon <= self.epsilon * (1 + 1e-6):
             epsilon = float(self.epsilon)
         private = math.isfinite(epsilon)
-        exact = n <= _LARGEST_COVERED
+        exact = plan.terms <= _LARGEST_COVERED
         notes = list(plan.notes)
         if private:
             notes.append(_EXACT if exact else _EXACT_LARGE)

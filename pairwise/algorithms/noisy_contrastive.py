@@ -60,7 +60,7 @@ class ContrastivePlan:
 
 
 def plan_contrastive(
-    m: int, d: int, rows: int, mu: float, *, data_norm: float, kappa: int, in_place: bool
+    m: int, d: int, rows: int, *, mu: float, data_norm: float, kappa: int, in_place: bool
 ) -> ContrastivePlan:
     """Return the plan for ``m`` pairs of records with ``d`` features at a cost of ``mu``.
 
@@ -175,10 +175,10 @@ def shrink_singular_values(matrix: NDArray[np.float64], threshold: float) -> NDA
 
 
 def contrastive_descent(
+    plan: ContrastivePlan,
     points: NDArray[np.float64],
     index: NDArray[np.int64],
     dissimilar: NDArray[np.bool_],
-    plan: ContrastivePlan,
     randomness: Randomness,
 ) -> NDArray[np.float64]:
     """Return W after the noisy steps of a plan, shape (rows, d); only the sums of gradients touch the pairs.

@@ -8,14 +8,47 @@ mechanism chooses at rate r has at most (ln k + t)/r right answers fewer than th
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
+
+from pairwise.accounting.events import compose
+from pairwise.algorithms.coordinates import Ranking
+from pairwise.algorithms.plan import FitPlan, PublicTask, Records
+from pairwise.noise.release import plan_choice
+
+if TYPE_CHECKING:
+    from pairwise.noise.randomness import Randomness
 
 Array = NDArray[np.float64]
 
 # Scores of records of many features crowd near 0, and thresholds with them: sinh of evenly spaced numbers in [-2, 2], over
 # sinh(2). On synthetic tables 17, 33 and 65 of them, more crowded and less, came out alike.
 _COUNT, _SPREAD = 65, 2.0
+
+
+def with_threshold(plan: FitPlan, public: PublicTask) -> FitPlan:
+    """Return the plan of a ranking followed by the choice of a threshold for what it learned."""
+    share = public.threshold_share
+    choice = plan_choice(1.0, public.mu * math.sqrt(share))
+
+    def learn_and_choose(records: Records, randomness: Randomness) -> Ranking:
+        ranking: Ranking = plan.run(records, randomness)
+        thresholds = candidates(float(np.linalg.norm(ranking.w)) * ranking.coordinates.scale)
+        counts = right_answers(ranking.scores(records.rows), records.positive, thresholds)
+        chosen = int(choice.release(counts, randomness))
+        return replace(ranking, threshold=float(thresholds[chosen]))
+
+    return replace(
+        plan,
+        event=compose([plan.event, choice.event()]),
+        run=learn_and_choose,
+        mechanism=f"{plan.mechanism}, threshold by the exponential mechanism for {share:g} of μ²",
+        proof=f"{plan.proof}; heads of pairwise.algorithms.threshold and of ChoicePlan",
+    )
 
 
 def candidates(largest: float) -> Array:
