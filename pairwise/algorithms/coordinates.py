@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.algorithms.moments import svec, symmetric
-from pairwise.algorithms.plan import PublicTask, Records
+from pairwise.algorithms.plan import ClippedRecords, PublicTask
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import clip_records
 
@@ -149,7 +149,7 @@ class CoordinatePlan:
         """What a statement adds to the proof."""
         return "; head of pairwise.algorithms.coordinates" if self.mean else ""
 
-    def release(self, records: Records, randomness: Randomness) -> Coordinates:
+    def release(self, records: ClippedRecords, randomness: Randomness) -> Coordinates:
         """Release the coordinates of a table."""
         R, x = self.data_norm, records.rows
         d = x.shape[1]

@@ -22,7 +22,7 @@ from pairwise.accounting.events import dp_event
 from pairwise.algorithms.auto import default_radius
 from pairwise.algorithms.coordinates import Ranking, around_origin
 from pairwise.algorithms.options import OffPair, OnPair
-from pairwise.algorithms.plan import FitPlan, PublicTask, Records
+from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
 from pairwise.algorithms.streams import PairStream, StreamPlan, check_horizon, mean_with_earlier
 from pairwise.noise.release import GaussianPlan, exact_gaussian, plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
@@ -184,7 +184,7 @@ def plan_off_pair(options: OffPair, public: PublicTask) -> FitPlan:
     bound = certified_sensitivity(steps, bounds.change, bounds.smoothness, diameter).average
     noise = plan_gaussian(bound, mu, public.d)
 
-    def learn(records: Records, randomness: Randomness) -> Ranking:
+    def learn(records: ClippedRecords, randomness: Randomness) -> Ranking:
         average = offline_giga(AUCPairs(records.rows, records.positive), steps, radius)
         w = project_to_ball(noise.release(average, randomness), radius)
         return Ranking(w, around_origin(public.d, public.data_norm))

@@ -25,7 +25,7 @@ from pairwise.accounting.events import compose
 from pairwise.algorithms.auto import default_radius, default_scale_share, default_steps
 from pairwise.algorithms.coordinates import CoordinatePlan, Ranking, plan_coordinates
 from pairwise.algorithms.options import Gradient, Pointwise
-from pairwise.algorithms.plan import FitPlan, PublicTask, Records
+from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
 from pairwise.pairs.losses import AUCPairs, PairBounds
@@ -187,7 +187,7 @@ def _plan_fit(
 ) -> FitPlan:
     """Return the plan of releasing the coordinates and then descending in them."""
 
-    def learn(records: Records, randomness: Randomness) -> Ranking:
+    def learn(records: ClippedRecords, randomness: Randomness) -> Ranking:
         found = coordinates.release(records, randomness)
         mean = gradients(found.of(records.rows), records.positive, randomness)
         w = noisy_descent(mean, descent, randomness)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pairwise.algorithms.auto import default_radius
 from pairwise.algorithms.coordinates import Ranking, around_origin
 from pairwise.algorithms.options import SGDOutput
-from pairwise.algorithms.plan import FitPlan, PublicTask, Records
+from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.release import plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
@@ -60,7 +60,7 @@ def plan_sgd_output(options: SGDOutput, public: PublicTask) -> FitPlan:
     moved = average_sensitivity(involvement(blocks, n), T, rate, bounds.change, smooth=smooth)
     noise = plan_gaussian(min(moved, 2.0 * radius), mu, d)
 
-    def learn(records: Records, randomness: Randomness) -> Ranking:
+    def learn(records: ClippedRecords, randomness: Randomness) -> Ranking:
         pairs = AUCPairs(records.rows, records.positive, options.loss)
         average = blocked_sgd(pairs, blocks, rate, radius)
         w = project_to_ball(noise.release(average, randomness), radius)

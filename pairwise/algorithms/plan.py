@@ -57,7 +57,7 @@ class PublicTask:
 
 
 @dataclass(frozen=True)
-class Records:
+class ClippedRecords:
     """Private records of two classes.
 
     Attributes
@@ -74,7 +74,7 @@ class Records:
     long: NDArray[np.bool_]
 
     @classmethod
-    def clipped(cls, table: Array, positive: NDArray[np.bool_], data_norm: float) -> Records:
+    def of(cls, table: Array, positive: NDArray[np.bool_], data_norm: float) -> ClippedRecords:
         """Return the records of a table, clipped to ``data_norm``."""
         return cls(clip_records(table, data_norm), positive, is_long(table, 2.0 * data_norm))
 

@@ -12,7 +12,7 @@ from pairwise.accounting.events import compose
 from pairwise.algorithms.coordinates import Ranking, plan_coordinates
 from pairwise.algorithms.moments import Moments, plan_moments, release_moments
 from pairwise.algorithms.options import Statistics
-from pairwise.algorithms.plan import FitPlan, PublicTask, Records
+from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
 
 if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
@@ -25,7 +25,7 @@ def plan_statistics(options: Statistics, public: PublicTask) -> FitPlan:
     coordinates = plan_coordinates(public, options.centre_share)
     moments = plan_moments(coordinates.left, public.d, 2)
 
-    def learn(records: Records, randomness: Randomness) -> Ranking:
+    def learn(records: ClippedRecords, randomness: Randomness) -> Ranking:
         found = coordinates.release(records, randomness)
         codes = records.positive.astype(np.int64)
         released = release_moments(found.of(records.rows), codes, 2, moments, randomness)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from pairwise.algorithms.auto import default_radius
 from pairwise.algorithms.coordinates import Ranking, around_origin
 from pairwise.algorithms.options import Ftrl
-from pairwise.algorithms.plan import FitPlan, PublicTask, Records
+from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.release import GaussianPlan, exact_gaussian
 from pairwise.pairs.clipping import project_to_ball
@@ -105,7 +105,7 @@ class StreamPlan(ABC):
             proof=self.proof,
         )
 
-    def learn(self, records: Records, randomness: Randomness) -> Ranking:
+    def learn(self, records: ClippedRecords, randomness: Randomness) -> Ranking:
         """Take a whole table as a stream, and return its last ranking."""
         stream = self.open(randomness)
         stream.receive(records)
@@ -137,7 +137,7 @@ class PairStream:
         """Take record t (1-based) and set ``released``."""
         raise NotImplementedError
 
-    def receive(self, records: Records) -> None:
+    def receive(self, records: ClippedRecords) -> None:
         """Take records one at a time, in order."""
         if self._process != os.getpid():
             raise InvalidParameterError(

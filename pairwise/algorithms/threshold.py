@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pairwise.accounting.events import compose
 from pairwise.algorithms.coordinates import Ranking
-from pairwise.algorithms.plan import FitPlan, PublicTask, Records
+from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
 from pairwise.noise.release import plan_choice
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def with_threshold(plan: FitPlan, public: PublicTask) -> FitPlan:
     share = public.threshold_share
     choice = plan_choice(1.0, public.mu * math.sqrt(share))
 
-    def learn_and_choose(records: Records, randomness: Randomness) -> Ranking:
+    def learn_and_choose(records: ClippedRecords, randomness: Randomness) -> Ranking:
         ranking: Ranking = plan.run(records, randomness)
         thresholds = candidates(float(np.linalg.norm(ranking.w)) * ranking.coordinates.scale)
         counts = right_answers(ranking.scores(records.rows), records.positive, thresholds)

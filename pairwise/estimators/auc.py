@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.coordinates import Coordinates, Ranking
 from pairwise.algorithms.options import Algorithm
-from pairwise.algorithms.plan import PublicTask, Records
+from pairwise.algorithms.plan import ClippedRecords, PublicTask
 from pairwise.algorithms.streams import PairStream
 from pairwise.errors import InvalidParameterError, check_share
 from pairwise.estimators.base import (
@@ -166,7 +166,7 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
             options, self._task(n, d, delta, float(self.threshold_share), randomness)
         )
         positive = np.asarray(labels == self.classes_[1])
-        records = Records.clipped(table, positive, float(self.data_norm))
+        records = ClippedRecords.of(table, positive, float(self.data_norm))
         ranking = self._execute(plan, delta, randomness, records)
         self._end_stream()
         self._store(ranking)
@@ -296,7 +296,7 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         assert stream is not None
         # By the norm that the noise was planned for, whatever is set while the stream goes on.
         norm = stream.bounds.data_norm
-        stream.receive(Records.clipped(table, labels == self.classes_[1], norm))
+        stream.receive(ClippedRecords.of(table, labels == self.classes_[1], norm))
         self.n_streamed_ = stream.seen
         self._store(replace(stream.ranking, threshold=0.0))
         return self

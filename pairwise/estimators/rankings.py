@@ -54,7 +54,7 @@ def options_of(algorithm: str | Algorithm) -> Algorithm:
 
 
 def plan_ranking(options: Algorithm, public: PublicTask) -> FitPlan:
-    """Return the plan of a ranking, and of its threshold where one is paid for; its run takes ``Records``."""
+    """Return the plan of a ranking, and of its threshold where one is paid for; its run takes ``ClippedRecords``."""
     kind = type(options)
     if kind in STREAM_PLANNERS:
         stream = STREAM_PLANNERS[kind](options, public)

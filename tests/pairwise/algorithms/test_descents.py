@@ -29,7 +29,7 @@ from pairwise.algorithms.output_sgd import (
     involvement,
     shuffled_blocks,
 )
-from pairwise.algorithms.plan import PublicTask, Records
+from pairwise.algorithms.plan import ClippedRecords, PublicTask
 from pairwise.algorithms.streams import plan_leader, root_coefficients, root_sensitivity
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
@@ -57,8 +57,8 @@ def public(n: int, d: int, mu: float) -> PublicTask:
     )
 
 
-def records(X, y) -> Records:
-    return Records.clipped(np.asarray(X, float), np.asarray(y, bool), 1.0)
+def records(X, y) -> ClippedRecords:
+    return ClippedRecords.of(np.asarray(X, float), np.asarray(y, bool), 1.0)
 
 
 def pairs_of(X, y, loss="logistic") -> AUCPairs:

@@ -20,7 +20,7 @@ from pairwise.algorithms.moments import (
     svec,
     symmetric,
 )
-from pairwise.algorithms.plan import PublicTask, Records
+from pairwise.algorithms.plan import ClippedRecords, PublicTask
 from pairwise.algorithms.statistics import auc_direction
 from pairwise.algorithms.threshold import candidates, right_answers
 from pairwise.estimators.metric import discriminant_metric
@@ -144,7 +144,7 @@ def test_long_records_are_told_of_where_they_are_more_than_half(share, expected)
     X[: int(share * n)] *= 1e3
     shuffle = Randomness(0).permutation
     public = PublicTask(n=n, d=2, data_norm=1.0, mu=1.0, threshold_share=0.0, shuffle=shuffle)
-    records = Records.clipped(X, np.zeros(n, bool), 1.0)
+    records = ClippedRecords.of(X, np.zeros(n, bool), 1.0)
     assert plan_coordinates(public, 0.1).release(records, Randomness(0)).mostly_long is expected
 
 
