@@ -79,13 +79,10 @@ def compose(events: Iterable[dp_event.DpEvent]) -> dp_event.DpEvent:
 def leaves_of(event: dp_event.DpEvent) -> list[tuple[dp_event.DpEvent, int]]:
     """Return the different releases inside a composition, each with how often it runs."""
     _check(event)
-    totals: Counter[str] = Counter()
-    events: dict[str, dp_event.DpEvent] = {}
+    totals: Counter[dp_event.DpEvent] = Counter()
     for leaf, count in _walk(event):
-        key = text_of_event(leaf)
-        totals[key] += count
-        events[key] = leaf
-    return [(events[key], count) for key, count in totals.items()]
+        totals[leaf] += count
+    return list(totals.items())
 
 
 def _walk(event: dp_event.DpEvent, count: int = 1) -> Iterator[tuple[dp_event.DpEvent, int]]:
