@@ -6,13 +6,22 @@ algorithm, such as ``"gradient"``, means its options at their defaults.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 from pairwise.errors import InvalidParameterError, check_scale, check_share, check_whole
 
-_POSITIVE = ("alpha", "radius")
-_WHOLE = ("horizon", "kappa", "steps")
+
+def _share(default: float | None = None) -> Any:
+    return field(default=default, metadata={"check": check_share})
+
+
+def _scale(default: float | None = None) -> Any:
+    return field(default=default, metadata={"check": check_scale})
+
+
+def _whole() -> Any:
+    return field(default=None, metadata={"check": check_whole})
 
 
 @dataclass(frozen=True)
@@ -23,15 +32,10 @@ class Algorithm:
 
     def check(self) -> None:
         """Refuse numbers out of their range; called by the fit, as scikit-learn has it."""
-        for name, value in vars(self).items():
-            if value is None:
-                continue
-            if name in _POSITIVE:
-                check_scale(**{name: value})
-            if name in _WHOLE:
-                check_whole(name, value)
-            if name.endswith("_share"):
-                check_share(**{name: value})
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None and "check" in each.metadata:
+                each.metadata["check"](each.name, value)
 
 
 @dataclass(frozen=True)
@@ -54,10 +58,10 @@ class Pointwise(Algorithm):
     """
 
     name = "pointwise"
-    centre_share: float = 0.1
-    scale_share: float | None = None
-    radius: float | None = None
-    steps: int | None = None
+    centre_share: float = _share(0.1)
+    scale_share: float | None = _share()
+    radius: float | None = _scale()
+    steps: int | None = _whole()
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,9 @@ class Gradient(Algorithm):
 
     name = "gradient"
     loss: str = "logistic"
-    centre_share: float = 0.1
-    radius: float | None = None
-    steps: int | None = None
+    centre_share: float = _share(0.1)
+    radius: float | None = _scale()
+    steps: int | None = _whole()
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class Statistics(Algorithm):
     """
 
     name = "statistics"
-    centre_share: float = 0.1
+    centre_share: float = _share(0.1)
 
 
 @dataclass(frozen=True)
@@ -107,9 +111,9 @@ class OnPair(Algorithm):
     """
 
     name = "onpairstrc"
-    alpha: float = 1.0
-    radius: float | None = None
-    horizon: int | None = None
+    alpha: float = _scale(1.0)
+    radius: float | None = _scale()
+    horizon: int | None = _whole()
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,8 @@ class OffPair(Algorithm):
     """
 
     name = "offpairstrc"
-    alpha: float = 1.0
-    radius: float | None = None
+    alpha: float = _scale(1.0)
+    radius: float | None = _scale()
 
 
 @dataclass(frozen=True)
@@ -140,8 +144,8 @@ class Ftrl(Algorithm):
 
     name = "ftrl"
     loss: str = "logistic"
-    radius: float | None = None
-    horizon: int | None = None
+    radius: float | None = _scale()
+    horizon: int | None = _whole()
 
 
 @dataclass(frozen=True)
@@ -159,8 +163,8 @@ class SGDOutput(Algorithm):
 
     name = "sgd-output"
     loss: str = "logistic"
-    radius: float | None = None
-    steps: int | None = None
+    radius: float | None = _scale()
+    steps: int | None = _whole()
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,7 @@ class Edges(Algorithm):
     """
 
     name = "edges"
-    kappa: int | None = None
+    kappa: int | None = _whole()
     adjacency: str = "zero-out"
 
     def check(self) -> None:

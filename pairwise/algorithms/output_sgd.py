@@ -23,7 +23,7 @@ from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.release import plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
-from pairwise.pairs.losses import AUCPairs, PairBounds, hinge_counts
+from pairwise.pairs.losses import AUCPairs, PairBounds, hinge_counts, slope
 
 if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
@@ -133,8 +133,8 @@ def _block_gradient(sums: AUCPairs, w: Array, block: Indices, history: Array) ->
         if sums.loss == "hinge":
             a, b = hinge_counts(scores[p], scores[q], left[p], right[q])
         else:
-            slope = sums.slope(np.subtract.outer(scores[p], scores[q]))
-            a, b = slope @ right[q], left[p] @ slope
+            weights = slope(sums.loss, np.subtract.outer(scores[p], scores[q]))
+            a, b = weights @ right[q], left[p] @ weights
         coefficient[p] -= left[p] * a
         coefficient[q] += right[q] * b
     return np.asarray(coefficient @ sums.X / (len(block) * history.sum()))

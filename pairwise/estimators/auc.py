@@ -156,7 +156,7 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         table, labels = self._check_table(X, y)
         options = options_of(self.algorithm)
         options.check()
-        check_share(threshold_share=self.threshold_share)
+        check_share("threshold_share", self.threshold_share)
         n, d = table.shape
         delta = self._check_settings(n)
         self.classes_ = self._check_classes(labels)

@@ -257,7 +257,7 @@ class PrivateEstimator(BaseEstimator):
     def _check_settings(self, n: int) -> float:
         """Return δ after checking ε, δ and the record norm."""
         delta = resolved_delta(self.epsilon, self.delta, n)
-        check_scale(data_norm=self.data_norm)
+        check_scale("data_norm", self.data_norm)
         return delta
 
     # -- charge, run, state

@@ -51,26 +51,18 @@ def logistic_weights(positive: Array, negative: Array) -> tuple[Array, Array]:
         return a, b
     step = max(1, _BLOCK_ENTRIES // len(negative))
     for start in range(0, len(positive), step):
-        weights = _slope("logistic", np.subtract.outer(positive[start : start + step], negative))
+        weights = slope("logistic", np.subtract.outer(positive[start : start + step], negative))
         a[start : start + step] = weights.sum(axis=1)
         b += weights.sum(axis=0)
     return a, b
 
 
-def _slope(loss: str, margin: Array) -> Array:
+def slope(loss: str, margin: Array) -> Array:
     """Return a, the weight of pairs at score differences s_p - s_q."""
     if loss == "hinge":
         return (margin < 1.0).astype(np.float64)
     with np.errstate(over="ignore"):
         return np.asarray(np.minimum(1.0, 2.0 / (1.0 + np.exp(2.0 * margin))))
-
-
-def check_loss(loss: str) -> None:
-    """Refuse a loss that has no gradient here."""
-    if loss not in LOSSES:
-        raise InvalidParameterError(
-            f"loss must be one of {', '.join(map(repr, LOSSES))}; found {loss!r}."
-        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +88,10 @@ class PairBounds:
     data_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        check_loss(self.loss)
+        if self.loss not in LOSSES:
+            raise InvalidParameterError(
+                f"loss must be one of {', '.join(map(repr, LOSSES))}; found {self.loss!r}."
+            )
 
     @property
     def change(self) -> float:
@@ -121,13 +116,8 @@ class AUCPairs:
     """
 
     def __init__(self, X: Array, positive: NDArray[np.bool_], loss: str = "logistic") -> None:
-        check_loss(loss)
         self.X, self.positive, self.loss = np.ascontiguousarray(X), positive, loss
         self.n, self.dimension = X.shape
-
-    def slope(self, margin: Array) -> Array:
-        """Return the weight of single pairs, in [0, 1], at score differences."""
-        return _slope(self.loss, margin)
 
     def all_pairs(self, w: Array) -> Array:
         """Return the sum over all pairs: O(nd + n log n) for the hinge, n₊n₋ exponentials for the logistic loss."""
@@ -144,4 +134,4 @@ class AUCPairs:
         mixed = labels[:, 0] != labels[:, 1]
         ordered = np.where(labels[mixed, :1], pairs[mixed], pairs[mixed, ::-1])
         apart = self.X[ordered[:, 0]] - self.X[ordered[:, 1]]
-        return np.asarray(-(self.slope(apart @ w) @ apart))
+        return np.asarray(-(slope(self.loss, apart @ w) @ apart))
