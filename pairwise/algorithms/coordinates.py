@@ -48,24 +48,14 @@ _FLOOR = 0.5
 
 @dataclass(frozen=True)
 class Coordinates:
-    """A linear map that was released: z = B(x − c)/s, with what comes before B clipped to norm 1, and what comes after.
+    """A linear map that was released: z = B(x − c)/s, with what comes before B clipped to norm 1, and what comes after."""
 
-    Attributes
-    ----------
-    centre : (d,) array
-        c.
-    scale : float
-        s.
-    basis : (d, d) array or None
-        B; None for the identity.
-    mostly_long : bool
-        Whether, by the released share, more than half of the records were longer than twice the bound.
-    """
-
-    centre: Array
-    scale: float
-    basis: Array | None = None
-    mostly_long: bool = False
+    centre: Array  # c
+    scale: float  # s
+    basis: Array | None = None  # B; None for the identity
+    mostly_long: bool = (
+        False  # by a released share, more than half of the records were longer than 2R
+    )
 
     def around(self, records: Array) -> Array:
         """Return (x − c)/s of records of norm at most R, clipped to norm 1."""
@@ -83,21 +73,11 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Ranking:
-    """A released linear ranking.
+    """A released linear ranking."""
 
-    Attributes
-    ----------
-    w : (d,) array
-        Direction in records.
-    coordinates : Coordinates
-        What was released of the features.
-    threshold : float or None
-        Subtracted from the score; None where nothing was paid for it.
-    """
-
-    w: Array
+    w: Array  # direction in records
     coordinates: Coordinates
-    threshold: float | None = None
+    threshold: float | None = None  # subtracted from the score; None where nothing was paid for it
 
     def scores(self, records: Array) -> Array:
         """Return the scores of clipped records before the threshold is subtracted, shape (n,)."""
@@ -113,25 +93,13 @@ class Ranking:
 
 @dataclass(frozen=True)
 class CoordinatePlan:
-    """The releases, from public numbers.
-
-    Attributes
-    ----------
-    data_norm : float
-        R.
-    left : float
-        What the learning in these coordinates may cost.
-    mean, distance : GaussianPlan or None
-        Of the mean record; of the mean distance to it and the share of long records. None around the origin.
-    second : GaussianPlan or None
-        Of the second moment around the centre; None where features are not scaled.
-    """
+    """The releases, from public numbers: none of them around the origin."""
 
     data_norm: float
-    left: float
-    mean: GaussianPlan | None = None
-    distance: GaussianPlan | None = None
-    second: GaussianPlan | None = None
+    left: float  # what the learning in these coordinates may cost
+    mean: GaussianPlan | None = None  # of the mean record
+    distance: GaussianPlan | None = None  # of the mean distance to it and the share of long records
+    second: GaussianPlan | None = None  # of the second moment around it, where features are scaled
 
     def events(self) -> list[DpEvent]:
         """Return what the releases cost, one by one."""
@@ -180,15 +148,9 @@ def around_origin(d: int, data_norm: float) -> Coordinates:
 def scaling(second: Array, sigma: float) -> Array:
     """Return B = (A + λI)^-½/t for a noisy second moment A; post-processing.
 
-    λ is what noise may make of an eigenvalue. Where features are not known to differ, all are scaled alike; where there
-    is no noise they come out uncorrelated and of one variance. t is such that norms of 1 are usual.
-
-    Parameters
-    ----------
-    second : (d, d) array
-        A, with noise.
-    sigma : float
-        Of the noise of a diagonal entry; off the diagonal it is √2 times smaller.
+    λ is what noise may make of an eigenvalue; ``sigma`` is that of a diagonal entry, √2 times that of others. Where
+    features are not known to differ, all are scaled alike; where there is no noise they come out uncorrelated and of one
+    variance. t is such that norms of 1 are usual.
     """
     d = len(second)
     values, vectors = np.linalg.eigh(second)

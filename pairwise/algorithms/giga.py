@@ -11,7 +11,7 @@ capped at the diameter of the domain. It needs a convex, L-smooth loss whose gra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,21 +36,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Schedule:
-    """Public steps of a run on n records.
+    """Public steps of a run on n records."""
 
-    Attributes
-    ----------
-    rates : (n + 1,) float64 array
-        η_t at index t; 0 where step t is inactive.
-    alpha : float
-        Strength of the regulariser α/2 ‖w‖².
-    first : int
-        The first active step.
-    """
-
-    rates: Array
-    alpha: float
-    first: int
+    rates: Array  # η_t at index t of n + 1; 0 where step t is inactive
+    alpha: float  # of the regulariser α/2 ‖w‖²
+    first: int  # active step
 
     @property
     def n(self) -> int:
@@ -64,19 +54,10 @@ class Schedule:
 
 
 def schedule(n: int, smoothness: float, alpha: float, *, burn_in: bool = False) -> Schedule:
-    """Return the steps η_t = min(2/(αt), 2/(L + 2α)).
+    """Return the steps η_t = min(2/(αt), 2/(L + 2α)), L of the data part of the loss.
 
-    Parameters
-    ----------
-    n : int
-        Number of records, or the horizon of a stream.
-    smoothness : float
-        L of the data part of the loss.
-    alpha : float
-        Regulariser, > 0.
-    burn_in : bool, default=False
-        Begin where the published steps contract, after max(⌈1 + (L + α)/α⌉, 7) records, or a quarter of them if that is
-        less.
+    With ``burn_in`` they begin where the published steps contract, after max(⌈1 + (L + α)/α⌉, 7) records, or a quarter of
+    them if that is less.
     """
     check_horizon(n)
     waits = min(max(math.ceil(1.0 + (smoothness + alpha) / alpha), 7), n // 4) if burn_in else 0
@@ -89,31 +70,17 @@ def schedule(n: int, smoothness: float, alpha: float, *, burn_in: bool = False) 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Certified bounds on how far a replaced record moves the iterates.
+    """Certified bounds on how far a replaced record j moves the iterates."""
 
-    Attributes
-    ----------
-    per_step : (n + 1,) float64 array
-        max_j Δ_t at index t.
-    average : float
-        max_j of the mean of Δ_t over the active steps.
-    joint : float
-        max_j √Σ_t (Δ_t/max_j Δ_t)²: the cost of releasing every iterate with noise in proportion to ``per_step``.
-    """
-
-    per_step: Array
-    average: float
-    joint: float
+    per_step: Array  # max_j Δ_t at index t
+    average: float  # max_j of the mean of Δ_t over the active steps
+    joint: float  # max_j √Σ_t (Δ_t/max_j Δ_t)²: the cost of every iterate, with noise in proportion to per_step
 
 
-def _run_recursion(
-    steps: Schedule,
-    pair_change: float,
-    smoothness: float,
-    diameter: float,
-    visit: Callable[[int, Array], None],
-) -> None:
-    """Call ``visit(t, Δ)`` for every active t, Δ of shape (t,) over the records j = 1..t."""
+def _movements(
+    steps: Schedule, pair_change: float, smoothness: float, diameter: float
+) -> Iterator[tuple[int, Array]]:
+    """Yield every active t with Δ_t of the records 1..t, shape (t,)."""
     moved = np.zeros(steps.n)
     for t in range(steps.first, steps.n + 1):
         rate = float(steps.rates[t])
@@ -126,35 +93,19 @@ def _run_recursion(
         old += rate * pair_change / (t - 1)
         moved[t - 1] = rate * pair_change
         np.minimum(moved[:t], diameter, out=moved[:t])
-        visit(t, moved[:t])
+        yield t, moved[:t]
 
 
 def certified_sensitivity(
     steps: Schedule, pair_change: float, smoothness: float, diameter: float = math.inf
 ) -> Sensitivity:
-    """Run the recursion for all records at once, twice, O(n) numbers per step.
-
-    Parameters
-    ----------
-    steps : Schedule
-    pair_change : float
-        D.
-    smoothness : float
-        L of the data part.
-    diameter : float, default=inf
-        Of the domain.
-    """
+    """Run the recursion for all records at once, twice, with D = ``pair_change``, L and the diameter of the domain."""
     per_step, total, squares = np.zeros(steps.n + 1), np.zeros(steps.n), np.zeros(steps.n)
-
-    def sum_up(t: int, moved: Array) -> None:
+    for t, moved in _movements(steps, pair_change, smoothness, diameter):
         per_step[t] = moved.max()
         total[:t] += moved
-
-    def square(t: int, moved: Array) -> None:
+    for t, moved in _movements(steps, pair_change, smoothness, diameter):
         squares[:t] += (moved / per_step[t]) ** 2
-
-    for visit in (sum_up, square):
-        _run_recursion(steps, pair_change, smoothness, diameter, visit)
     average = float(total.max()) / steps.active
     return Sensitivity(per_step, average, math.sqrt(float(squares.max())))
 
@@ -207,20 +158,11 @@ def _radius(options: OffPair | OnPair, public: PublicTask) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class OnlinePlan(StreamPlan):
-    """Noise of a stream whose every iterate is released, with the largest certified movement of any of them.
-
-    Attributes
-    ----------
-    steps : Schedule
-    sensitivities : (n + 1,) float64 array
-        Certified max_j Δ_t.
-    scale : float
-        σ_t is that many times the sensitivity of step t; 0 for no noise.
-    """
+    """Noise of a stream whose every iterate is released, with the largest certified movement of any of them."""
 
     steps: Schedule
-    sensitivities: Array
-    scale: float
+    sensitivities: Array  # certified max_j Δ_t at index t
+    scale: float  # σ_t is that many times the sensitivity of step t; 0 for no noise
 
     def open(self, randomness: Randomness) -> PairStream:
         """Return the stream, before its first record."""

@@ -55,26 +55,15 @@ def plan_moments(mu: float, dimension: int, n_classes: int) -> GaussianPlan:
 
 @dataclass(frozen=True)
 class Moments:
-    """Released moments; everything computed from them is post-processing.
+    """Released moments of records of norm at most 1; everything computed from them is post-processing."""
 
-    Attributes
-    ----------
-    sums : (C, d) float64 array
-        Class sums of records of norm at most 1.
-    counts : (C,) float64 array
-    second : (d, d) float64 array
-        Σ xxᵀ.
-    n : int
-        Public number of records.
-    noise : tuple of float
-        Standard deviation per entry of sums, counts and (off-diagonal: /√2) second moment.
-    """
-
-    sums: Array
-    counts: Array
-    second: Array
-    n: int
-    noise: tuple[float, float, float]
+    sums: Array  # of each class, shape (C, d)
+    counts: Array  # of each class
+    second: Array  # Σ xxᵀ
+    n: int  # public
+    noise: tuple[
+        float, float, float
+    ]  # deviations of an entry of sums, counts, second (off-diagonal: /√2)
 
     @property
     def means(self) -> Array:

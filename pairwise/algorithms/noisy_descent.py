@@ -45,14 +45,7 @@ LONGEST_OF_RECORDS = _CUT * math.hypot(1.0, _INTERCEPT)
 
 
 class RecordGradients:
-    """Gradients of single records in (w, intercept), shape (d + 1,).
-
-    Parameters
-    ----------
-    z : (n, d) float64 array
-        Records of norm at most 1.
-    positive : (n,) bool array
-    """
+    """Gradients of single records of norm at most 1 in (w, intercept), shape (d + 1,)."""
 
     def __init__(self, z: Array, positive: NDArray[np.bool_]) -> None:
         self.X = np.hstack((z, np.full((len(z), 1), _INTERCEPT)))
@@ -66,22 +59,12 @@ class RecordGradients:
 
 @dataclass(frozen=True)
 class DescentPlan:
-    """Everything that the loop needs besides the data; made of public numbers alone.
-
-    Attributes
-    ----------
-    steps : int
-    rate : float
-    radius : float
-        Of the ball that the parameter is kept in.
-    noise : GaussianPlan
-        The release of one step, whose sensitivity is that of one mean gradient.
-    """
+    """Everything that the loop needs besides the data; made of public numbers alone."""
 
     steps: int
     rate: float
-    radius: float
-    noise: GaussianPlan
+    radius: float  # of the ball that the parameter is kept in
+    noise: GaussianPlan  # of the mean gradient of one step
 
 
 def plan_descent(
@@ -94,21 +77,9 @@ def plan_descent(
     steps: int | None,
     most_steps: int = 200,
 ) -> DescentPlan:
-    """Fix steps, rate and noise from public numbers.
+    """Fix steps, rate and noise at a cost of ``mu``.
 
-    Parameters
-    ----------
-    longest : float
-        No gradient of a term is longer.
-    sensitivity : float
-        Of the mean gradient of one step.
-    dimension : int
-        Number of coordinates of a gradient.
-    mu : float
-        What the run may cost.
-    radius : float
-    steps : int or None
-        None: ``auto.default_steps``, cut to ``most_steps``.
+    No gradient of a term is longer than ``longest``; ``sensitivity`` is that of the mean gradient of one step.
     """
     if steps is None:
         steps = default_steps((longest * mu / sensitivity) ** 2 / dimension, most_steps)

@@ -22,28 +22,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class PublicTask:
-    """All that the plan of a ranking reads.
+    """All that the plan of a ranking reads."""
 
-    Attributes
-    ----------
-    n, d : int
-        Number of records, or the horizon of a stream, and number of features.
-    data_norm : float
-        R; records are clipped to it.
-    mu : float
-        What the whole fit may cost.
-    threshold_share : float
-        Share of μ² for the threshold.
-    shuffle : callable
-        Draws a public order of that many records, the only draw that a plan makes.
-    """
-
-    n: int
-    d: int
-    data_norm: float
-    mu: float
-    threshold_share: float
-    shuffle: Callable[[int], NDArray[np.int64]]
+    n: int  # records, or the horizon of a stream
+    d: int  # features
+    data_norm: float  # R, to which records are clipped
+    mu: float  # what the whole fit may cost
+    threshold_share: float  # of μ², for the threshold
+    shuffle: Callable[[int], NDArray[np.int64]]  # draws a public order of that many records
 
     def left(self, *shares: float) -> float:
         """Return the part of μ that remains beside the threshold and further shares of μ²."""
@@ -58,20 +44,11 @@ class PublicTask:
 
 @dataclass(frozen=True)
 class ClippedRecords:
-    """Private records of two classes.
+    """Private records of two classes."""
 
-    Attributes
-    ----------
-    rows : (n, d) array
-        Of norm at most R.
-    positive : (n,) bool array
-    long : (n,) bool array
-        Which of them were longer than 2R before they were clipped.
-    """
-
-    rows: Array
+    rows: Array  # of norm at most R, shape (n, d)
     positive: NDArray[np.bool_]
-    long: NDArray[np.bool_]
+    long: NDArray[np.bool_]  # which of them were longer than 2R before they were clipped
 
     @classmethod
     def of(cls, table: Array, positive: NDArray[np.bool_], data_norm: float) -> ClippedRecords:
@@ -81,30 +58,12 @@ class ClippedRecords:
 
 @dataclass(frozen=True, kw_only=True)
 class FitPlan:
-    """A private fit, decided by public numbers.
+    """A private fit, decided by public numbers. What is below ``run`` is for the statement."""
 
-    Attributes
-    ----------
-    event : DpEvent
-        All that the fit will release.
-    sensitivity : float
-        Sensitivity of what noise is added to, under ``adjacency``.
-    terms : int
-        Largest number of terms of a sum over the data.
-    run : callable
-        Takes the private data and a ``Randomness``, and returns what it released.
-    mechanism, proof : str
-        For the statement.
-    adjacency : Adjacency
-    unit : str
-        What is replaced or zeroed out.
-    assumptions, not_protected, notes : tuple of str
-    """
-
-    event: DpEvent
-    sensitivity: float
-    terms: int
-    run: Callable[..., Any]
+    event: DpEvent  # all that the fit will release
+    sensitivity: float  # of what noise is added to, under the adjacency
+    terms: int  # the largest number of terms of a sum over the data
+    run: Callable[..., Any]  # takes the private data and a Randomness, and returns what it released
     mechanism: str
     proof: str
     adjacency: Adjacency = Adjacency.REPLACE_ONE

@@ -68,24 +68,11 @@ def mean_with_earlier(sums: AUCPairs, w: Array, t: int) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan(ABC):
-    """Noise of a stream, fixed before its first record.
+    """Noise of a stream, fixed before its first record."""
 
-    Attributes
-    ----------
-    bounds : PairBounds
-        Of a table of n records, the horizon.
-    radius : float
-        Of the ball that the parameter is kept in.
-    event : DpEvent
-        The whole stream, all of the horizon.
-    sensitivity : float
-    description, proof : str
-        For the statement.
-    """
-
-    bounds: PairBounds
+    bounds: PairBounds  # of a table of n records, the horizon
     radius: float
-    event: DpEvent
+    event: DpEvent  # of the whole horizon
     sensitivity: float
     description: str
     proof: str
@@ -177,19 +164,9 @@ def root_coefficients(n: int) -> Array:
 
 
 def root_sensitivity(n: int, first: int = 2) -> float:
-    """Return max_j ‖r * c_j‖ over the active steps ``first``..n, in units of D, O(n log n).
-
-    Parameters
-    ----------
-    n : int
-        The last step.
-    first : int, default=2
-        The first active step; the record of step 1 has no pair there.
-    """
+    """Return max_j ‖r * c_j‖ over the active steps ``first``..n, in units of D; the record of step 1 has no pair there."""
     from scipy.signal import fftconvolve
 
-    if not 2 <= first <= n:
-        raise InvalidParameterError(f"first must be in 2..n = {n}; found {first!r}.")
     worst = 1.0 / np.arange(first - 1, n)
     worst[0] = 1.0
     moved = fftconvolve(root_coefficients(len(worst)), worst)[: len(worst)]
@@ -199,21 +176,11 @@ def root_sensitivity(n: int, first: int = 2) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaderPlan(StreamPlan):
-    """Noise of a stream's sums, with the sensitivity of all releases together.
+    """Noise of a stream's sums, with the sensitivity of all releases together."""
 
-    Attributes
-    ----------
-    first : int
-        The first active step.
-    strength : float
-        λ of the regulariser: w_t = Π[−S_t/λ].
-    noise : GaussianPlan
-        Of one step, with the sensitivity and the cost of all releases together.
-    """
-
-    first: int
-    strength: float
-    noise: GaussianPlan
+    first: int  # active step
+    strength: float  # λ of the regulariser: w_t = Π[−S_t/λ]
+    noise: GaussianPlan  # of one step, with the sensitivity and the cost of all releases together
 
     def open(self, randomness: Randomness) -> PairStream:
         """Return the stream, before its first record."""
@@ -234,16 +201,10 @@ def plan_ftrl(options: Ftrl, public: PublicTask) -> LeaderPlan:
 
 
 def plan_leader(bounds: PairBounds, radius: float, mu: float) -> LeaderPlan:
-    """Fix the first step, the noise of a release and the regulariser from public numbers.
+    """Fix the first step, the noise of a release and the regulariser from public numbers, at a cost of ``mu``.
 
-    Parameters
-    ----------
-    bounds : PairBounds
-        Of a table of n records, the horizon.
-    radius : float
-    mu : float
-        What the stream may cost. The grid is at most 2^-10 Δ/√(releases·p), so that rounding in all releases together
-        moves the stream by at most 2^-10 Δ more.
+    The grid is at most 2^-10 Δ/√(releases·p), so rounding in all releases together moves the stream by at most 2^-10 Δ
+    more.
     """
     n, size = bounds.n, bounds.d
     check_horizon(n)

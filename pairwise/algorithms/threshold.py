@@ -54,10 +54,7 @@ def with_threshold(plan: FitPlan, public: PublicTask) -> FitPlan:
 def candidates(largest: float) -> Array:
     """Return thresholds in ascending order, shape (65,): the first lies below every score, the last above.
 
-    Parameters
-    ----------
-    largest : float
-        Bound on the absolute score, public once the ranking is; 0 of a ranking that gives every record the score 0.
+    ``largest`` bounds the absolute score: public once the ranking is, and 0 if that gives every record the score 0.
     """
     steps = np.sinh(np.linspace(-_SPREAD, _SPREAD, _COUNT)) / np.sinh(_SPREAD)
     steps[[0, -1]] = -2.0, 2.0

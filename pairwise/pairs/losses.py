@@ -72,20 +72,12 @@ class PairBounds:
     All gradients of a pair have the form a(z - x) with 0 <= a <= 1, so two of them that share the record z differ by
     ‖a x - b x' - (a - b) z‖ <= (a + b + |a - b|)R = 2 max(a, b) R when the label stays, and one of the two is zero when it
     changes.
-
-    Attributes
-    ----------
-    n, d : int
-        Number of records, or the horizon of a stream, and number of features.
-    loss : {"logistic", "hinge"}
-    data_norm : float
-        R.
     """
 
-    n: int
-    d: int
+    n: int  # records, or the horizon of a stream
+    d: int  # features
     loss: str = "logistic"
-    data_norm: float = 1.0
+    data_norm: float = 1.0  # R
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
@@ -105,15 +97,7 @@ class PairBounds:
 
 
 class AUCPairs:
-    """Pair gradients of an AUC loss in w, shape (d,).
-
-    Parameters
-    ----------
-    X : (n, d) float64 array
-        Clipped records.
-    positive : (n,) bool array
-    loss : {"logistic", "hinge"}
-    """
+    """Pair gradients of an AUC loss in w, shape (d,), of clipped records."""
 
     def __init__(self, X: Array, positive: NDArray[np.bool_], loss: str = "logistic") -> None:
         self.X, self.positive, self.loss = np.ascontiguousarray(X), positive, loss
