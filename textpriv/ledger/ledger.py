@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from textpriv.errors import LedgerError, LimitError, at_position
+from textpriv.ledger import store
 from textpriv.ledger.charges import DELTA, Charge, DocumentName, Permit, Shared, Spent, Terms
-from textpriv.ledger.store import checked_file, connect, create, damaged, plain_errors
 from textpriv.randomness import DocumentKey, framed, identity_bytes
 from textpriv.statement import at_most, epsilon_of_zcdp, factor_in_words
 
@@ -114,11 +114,11 @@ class Ledger:
             for name, limit in self.limits.items()
         }
         self._secret = b""
-        create(self.path)
-        self._file = checked_file(self.path)
+        store.create(self.path)
+        self._file = store.checked_file(self.path)
         with self._transaction("BEGIN") as connection:
             if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                raise damaged(self.path)
+                raise store.damaged(self.path)
 
     def charge(self, terms: Terms, charge: Charge) -> Permit:
         """Count the release of one document, or find it counted; see :meth:`charge_all`."""
@@ -334,19 +334,18 @@ class Ledger:
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         """Run one transaction: on the disk when the block ends well, undone otherwise."""
-        with plain_errors(self.path), contextlib.closing(connect(self.path)) as connection:
-            connection.execute(begin)
+        with store.plain_errors(self.path), store.transaction(self.path, begin) as connection:
+            store.check_format(self.path, connection)
             secret = connection.execute("SELECT value FROM secret").fetchone()
             if secret is None or not isinstance(secret[0], bytes) or len(secret[0]) != 32:
-                raise damaged(self.path)
+                raise store.damaged(self.path)
             self._secret = self._secret or secret[0]
-            if secret[0] != self._secret or checked_file(self.path) != self._file:
+            if secret[0] != self._secret or store.checked_file(self.path) != self._file:
                 raise LedgerError(
                     f"the ledger {self.path} was replaced by another file while it was in use, so its sums are not those "
                     "that were counted. Nothing was counted now. Put the file back, or open the new one."
                 )
             yield connection
-            connection.execute("COMMIT")
 
 
 @dataclass(frozen=True)

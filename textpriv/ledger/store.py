@@ -65,34 +65,40 @@ def create(path: Path) -> None:
             f"cannot make the ledger {path}: {error.strerror}. Name a file in a folder that you can write to."
         ) from None
     checked_file(path)
-    with plain_errors(path), contextlib.closing(connect(path, new=True)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
+    with plain_errors(path), transaction(path) as connection:
         if connection.execute("PRAGMA application_id").fetchone() == (0,):
             for command in _SCHEMA:
                 connection.execute(command)
             connection.execute("INSERT INTO secret VALUES (?)", (os.urandom(32),))
+
+
+@contextlib.contextmanager
+def transaction(
+    path: Path, begin: str = "BEGIN IMMEDIATE", *, mode: str = "rw"
+) -> Iterator[sqlite3.Connection]:
+    """Run one transaction on an SQLite file: on the disk when the block ends well, undone otherwise.
+
+    ``mode="rwc"`` makes a file that is not there.
+    """
+    address = f"{path.as_uri()}?mode={mode}"
+    opened = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
+    with contextlib.closing(opened) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS
+        connection.execute(begin)
+        yield connection
         connection.execute("COMMIT")
 
 
-def connect(path: Path, new: bool = False) -> sqlite3.Connection:
-    """Open a ledger, and refuse what is none before anything is written to it."""
-    address = f"{path.as_uri()}?mode=rw"
-    connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
-    try:
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA fullfsync = ON")  # macOS
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if not new and application != _APPLICATION:
-            raise none_there(path)
-        if not new and version != _FORMAT:
-            raise LedgerError(
-                f"{path} has format {version}, and this version of textpriv reads {_FORMAT}. Use the version that made it."
-            )
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def check_format(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse what is no ledger, and one of another format."""
+    if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION,):
+        raise none_there(path)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != _FORMAT:
+        raise LedgerError(
+            f"{path} has format {version}, and this version of textpriv reads {_FORMAT}. Use the version that made it."
+        )
 
 
 def checked_file(path: Path) -> tuple[int, int]:
