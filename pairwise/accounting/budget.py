@@ -22,6 +22,7 @@ from pairwise.accounting.events import Adjacency, compose, dp_event, event_of_te
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import DataSetStatement
+from textpriv.ledger.store import transaction
 
 
 @dataclass(frozen=True)
@@ -116,64 +117,44 @@ class PrivacyBudget:
         """Create the account, or continue the one at the path; return its identity."""
         limits = (self.epsilon, self.delta, self.adjacency.value, self.unit)
         try:
-            connection = sqlite3.connect(self._path, timeout=600, isolation_level=None)
-        except sqlite3.OperationalError:
-            raise InvalidParameterError(
-                "the file at path cannot be opened or made. Choose a file in a folder that exists."
-            ) from None
-        try:
-            connection.execute("BEGIN EXCLUSIVE")
-            known = "SELECT count(*) FROM sqlite_master WHERE name = 'budget'"
-            if not connection.execute(known).fetchone()[0]:
-                for line in _TABLES:
-                    connection.execute(line)
-                identity = uuid.uuid4().hex
-                row = (identity, *limits)
-                connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, 0)", row)
-            else:
-                row = connection.execute("SELECT * FROM budget").fetchone()
-                identity, recorded, closed = str(row[0]), tuple(row[1:5]), row[5]
-                if recorded != limits:
-                    raise InvalidParameterError(
-                        f"the file at path holds a budget of (epsilon, delta, adjacency, unit) = {recorded}; asked for "
-                        f"{limits}. Open it with its own limits, or choose another path."
-                    )
-                if closed:
-                    raise BudgetClosedError(
-                        "the budget at path is closed. Start a new one elsewhere."
-                    )
-            connection.execute("COMMIT")
-            return identity
+            with transaction(Path(self._path), "BEGIN EXCLUSIVE", mode="rwc") as connection:
+                known = "SELECT count(*) FROM sqlite_master WHERE name = 'budget'"
+                if not connection.execute(known).fetchone()[0]:
+                    for line in _TABLES:
+                        connection.execute(line)
+                    row = (uuid.uuid4().hex, *limits)
+                    connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, 0)", row)
+                identity, *recorded, closed = connection.execute("SELECT * FROM budget").fetchone()
         except sqlite3.DatabaseError as error:
             raise InvalidParameterError(
-                "the file at path is not a budget of this package. Choose another path."
+                "the file at path cannot be opened or made, or is not a budget of this package. Choose another path, in a "
+                "folder that exists."
             ) from error
-        finally:
-            connection.close()
+        if tuple(recorded) != limits:
+            raise InvalidParameterError(
+                f"the file at path holds a budget of (epsilon, delta, adjacency, unit) = {tuple(recorded)}; asked for "
+                f"{limits}. Open it with its own limits, or choose another path."
+            )
+        if closed:
+            raise BudgetClosedError("the budget at path is closed. Start a new one elsewhere.")
+        return str(identity)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Open the store exclusively; undo everything on an error."""
         try:
-            # mode=rw: a store that has gone must not be silently replaced by an empty one.
-            uri = Path(self._path).as_uri() + "?mode=rw"
-            connection = sqlite3.connect(uri, uri=True, timeout=600, isolation_level=None)
-        except sqlite3.OperationalError as error:
-            raise BudgetClosedError(
-                "the budget is closed or its store is gone, so nothing can be charged to it. Keep the with block open "
-                "around all fits, or give the budget a path that stays."
-            ) from error
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            row = connection.execute("SELECT identity, closed FROM budget").fetchone()
-            if row is None or row[0] != self.identity or row[1]:
-                raise BudgetClosedError("the budget is closed, so nothing can be charged to it.")
-            yield connection
-            connection.execute("COMMIT")
+            with transaction(Path(self._path)) as connection:
+                row = connection.execute("SELECT identity, closed FROM budget").fetchone()
+                if row is None or row[0] != self.identity or row[1]:
+                    raise BudgetClosedError(
+                        "the budget is closed, so nothing can be charged to it."
+                    )
+                yield connection
         except sqlite3.DatabaseError as error:
-            raise BudgetClosedError("the budget's store cannot be read or written.") from error
-        finally:
-            connection.close()
+            raise BudgetClosedError(
+                "the budget is closed or its store is gone or damaged, so nothing can be charged to it. Keep the with block "
+                "open around all fits, or give the budget a path that stays."
+            ) from error
 
     @staticmethod
     def _read(connection: sqlite3.Connection) -> tuple[ChargedRelease, ...]:
