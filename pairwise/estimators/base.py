@@ -6,6 +6,7 @@ A private fit has three acts: *plan* (public numbers only), *charge* (the plan's
 
 from __future__ import annotations
 
+import contextlib
 import math
 import uuid
 import warnings
@@ -138,40 +139,47 @@ def declared_classes(classes: Any) -> NDArray[Any]:
     return labels
 
 
-_MISSING = "Drop such records, or fill them by a public rule: PublicScaler(missing=...)."
-# What to say where a complaint of scikit-learn has some words in it; the first that fits.
-_REFUSALS = {
-    "NAType": f"X holds missing values (pandas' NA). {_MISSING}",
-    "could not convert": "features must be numbers; found text in X. Encode or drop such columns first.",
-    "invalid literal": "features must be numbers; found text in X. Encode or drop such columns first.",
-    "Complex data": "Complex data not supported: features must be real numbers. Give the two parts a column each.",
-    "array=": "Expected 2D array, one row per record; found another shape. Reshape your data: array.reshape(1, -1) for one "
-    "record, array.reshape(-1, 1) for one feature.",
-    "Input y contains": "y contains infinity. Give these records another label.",
-    "contains NaN": f"X contains NaN or infinity. {_MISSING}",
-    "contains infinity": f"X contains NaN or infinity. {_MISSING}",
-}
-
-
-def _without_values(error: Exception) -> Exception:
-    """Return scikit-learn's complaint about a table without anything that stands in it."""
-    if isinstance(error, OverflowError):
-        return InvalidParameterError(
-            "X holds a number beyond all floats. Give such features in another unit."
-        )
-    message = str(error)
-    refusal = next((said for words, said in _REFUSALS.items() if words in message), None)
-    if refusal is not None:
-        return InvalidParameterError(refusal)
-    # Of the same kind, but without the errors that it grew out of.
-    return type(error)(message) if type(error) in (ValueError, TypeError) else ValueError(message)
+def _fault_of(X: Any, *labels: Any) -> str | None:
+    """Return what is wrong with a table of numbers and its labels, without anything that stands in them; None if unknown."""
+    missing = "Drop such records, or fill them by a public rule: PublicScaler(missing=...)."
+    table = np.asarray(X)
+    if table.dtype.kind == "c":
+        return "Complex data not supported: features must be real numbers. Give the two parts a column each."
+    try:
+        numbers = table.astype(np.float64)
+    except OverflowError:
+        return "X holds a number beyond all floats. Give such features in another unit."
+    except ValueError:
+        return "features must be numbers; found text in X. Encode or drop such columns first."
+    except TypeError:
+        absent = np.frompyfunc(is_pandas_na, 1, 1)(table).any()
+        return f"X holds missing values (pandas' NA). {missing}" if absent else None
+    if not np.isfinite(numbers).all():
+        return f"X contains NaN or infinity. {missing}"
+    if any(np.asarray(y).dtype.kind == "f" and np.isinf(y).any() for y in labels):
+        return "y contains infinity. Give these records another label."
+    return None
 
 
 def validated(estimator: Any, X: Any, *labels: Any, **settings: Any) -> Any:
-    """Return what scikit-learn's ``validate_data`` does; its complaints show nothing of the table."""
-    return without_context(
-        lambda: validate_data(estimator, X, *labels, **settings), _without_values
-    )
+    """Return what scikit-learn's ``validate_data`` does; a refusal shows nothing of the table."""
+
+    def refusal(error: Exception) -> Exception:
+        fault, dimensions = None, 0
+        with contextlib.suppress(ValueError):
+            dimensions = np.ndim(X)
+        if dimensions != 2:
+            fault = (
+                "Expected 2D array, one row per record; found another shape. Reshape your data: array.reshape(1, -1) for "
+                "one record, array.reshape(-1, 1) for one feature."
+            )
+        elif settings["dtype"] is np.float64 and not issparse(X):
+            fault = _fault_of(X, *labels)
+        # Otherwise the words of scikit-learn, which name shapes and columns, without the errors that they grew out of.
+        known = TypeError if isinstance(error, TypeError) else ValueError
+        return known(str(error)) if fault is None else InvalidParameterError(fault)
+
+    return without_context(lambda: validate_data(estimator, X, *labels, **settings), refusal)
 
 
 def _refuse_sparse(X: Any) -> None:
