@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from pairwise.accounting.accountant import epsilon_of, filtered_epsilon
-from pairwise.accounting.events import Adjacency, compose, dp_event, event_of_text, text_of_event
+from pairwise.accounting.events import (
+    Adjacency,
+    compose,
+    dp_event,
+    event_of_text,
+    refuse_other_terms,
+    text_of_event,
+)
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import DataSetStatement
@@ -193,16 +200,7 @@ class PrivacyBudget:
         InvalidParameterError
             If the adjacency or the unit is another one.
         """
-        if adjacency is not None and Adjacency(adjacency) is not self.adjacency:
-            raise InvalidParameterError(
-                f"the budget is for {self.adjacency}; found a release for {Adjacency(adjacency)}. "
-                "Keep a budget of its own for that adjacency."
-            )
-        if unit is not None and unit != self.unit:
-            raise InvalidParameterError(
-                f"the budget protects {self.unit!r}; found a release for {unit!r}. "
-                "Keep a budget of its own for that unit."
-            )
+        refuse_other_terms("the budget", (self.adjacency, self.unit), adjacency, unit)
         text = text_of_event(event)
         if self._final is not None:
             raise BudgetClosedError("the budget is closed, so nothing can be charged to it.")

@@ -111,7 +111,7 @@ def plan_pointwise(options: Pointwise, public: PublicTask) -> FitPlan:
     def gradients(z: Array, positive: NDArray[np.bool_], _: Randomness) -> MeanGradient:
         return RecordGradients(z, positive).mean
 
-    return _plan_fit("pointwise", "records", public, coordinates, descent, gradients)
+    return _fit_plan("pointwise", "records", public, coordinates, descent, gradients)
 
 
 def plan_gradient(options: Gradient, public: PublicTask) -> FitPlan:
@@ -138,7 +138,7 @@ def plan_gradient(options: Gradient, public: PublicTask) -> FitPlan:
         return lambda w: pairs.all_pairs(w) / (n * (n - 1) / 2)
 
     batching = "matching" if by_matching else "all pairs"
-    return _plan_fit(
+    return _fit_plan(
         f"pairwise ({options.loss})", batching, public, coordinates, descent, gradients
     )
 
@@ -148,7 +148,7 @@ def _radius(options: Pointwise | Gradient, public: PublicTask, default: float) -
     return default if options.radius is None else options.radius * public.data_norm
 
 
-def _plan_fit(
+def _fit_plan(
     what: str,
     batching: str,
     public: PublicTask,

@@ -163,11 +163,11 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         _check_two(self.classes_)
         randomness = Randomness(self.random_state)
         plan = plan_ranking(
-            options, self._task(n, d, delta, float(self.threshold_share), randomness)
+            options, self._public_task(n, d, delta, float(self.threshold_share), randomness)
         )
         positive = np.asarray(labels == self.classes_[1])
         records = ClippedRecords.of(table, positive, float(self.data_norm))
-        ranking = self._execute(plan, delta, randomness, records)
+        ranking = self._charge_and_run(plan, delta, randomness, records)
         self._end_stream()
         self._store(ranking)
         if ranking.coordinates.mostly_long:
@@ -175,7 +175,7 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
             warnings.warn(_LONG_RECORDS, UserWarning, stacklevel=3)
         return self
 
-    def _task(
+    def _public_task(
         self, n: int, d: int, delta: float, threshold_share: float, randomness: Randomness
     ) -> PublicTask:
         return PublicTask(
@@ -313,9 +313,9 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         delta = self._check_settings(horizon)
         _check_two(self.classes_)
         randomness = Randomness(self.random_state)
-        task = self._task(horizon, d, delta, 0.0, randomness)
+        task = self._public_task(horizon, d, delta, 0.0, randomness)
         stream = STREAM_PLANNERS[type(options)](options, task)
-        opened: PairStream = self._execute(stream.opening(), delta, randomness)
+        opened: PairStream = self._charge_and_run(stream.opening(), delta, randomness)
         return opened
 
     def _end_stream(self) -> None:

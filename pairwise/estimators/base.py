@@ -1,7 +1,7 @@
 """The base of all learners: checked tables, a budget that is charged first, and a statement at the end.
 
 A private fit has three acts: *plan* (public numbers only), *charge* (the plan's event, before any draw) and *run*.
-``PrivateEstimator._execute`` is the one place that charges and runs a plan.
+``PrivateEstimator._charge_and_run`` is the one place that charges and runs a plan.
 """
 
 from __future__ import annotations
@@ -270,7 +270,9 @@ class PrivateEstimator(BaseEstimator):
 
     # -- charge, run, state
 
-    def _execute(self, plan: FitPlan, delta: float, randomness: Randomness, *data: Any) -> Any:
+    def _charge_and_run(
+        self, plan: FitPlan, delta: float, randomness: Randomness, *data: Any
+    ) -> Any:
         """Charge the plan, run it on private data, and set ``statement_`` and what else tells of it."""
         if math.isfinite(self.epsilon):
             warn_of_parts()

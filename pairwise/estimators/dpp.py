@@ -160,7 +160,7 @@ class DPPMetricLearner(MahalanobisMetric):
         )
         records = clip_records(points, float(self.data_norm))
         randomness = Randomness(self.random_state)
-        self.components_ = self._execute(plan, delta, randomness, records, index, dissimilar)
+        self.components_ = self._charge_and_run(plan, delta, randomness, records, index, dissimilar)
         self._n_features_out = len(self.components_)
         self.kappa_, self.noise_scale_ = kappa, descent.noise.sigma / descent.clip
         return self

@@ -263,7 +263,9 @@ class PrivateMetricLearner(MahalanobisMetric):
             notes=("classes are protected, since they are part of the record",),
         )
         rows, codes = clip_records(table, R), np.searchsorted(self.classes_, labels)
-        self.components_ = self._execute(plan, delta, Randomness(self.random_state), rows, codes)
+        self.components_ = self._charge_and_run(
+            plan, delta, Randomness(self.random_state), rows, codes
+        )
         self._n_features_out = len(self.components_)
         return self
 
