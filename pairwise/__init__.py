@@ -2,7 +2,7 @@
 
 The public names are in ``__init__.pyi``, where type checkers read them. Each is loaded when it is first used, so that
 importing the package does not import scikit-learn. Of ``textpriv``, in the same distribution, only statements, the random
-stream and the hints of errors are used.
+stream, transactions of the ledger and the hints of errors are used.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ Every message says what was expected, what was found and what to do. None holds 
 
 from __future__ import annotations
 
-import math
 import numbers
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -48,24 +47,14 @@ def check_number(name: str, value: object) -> None:
         raise InvalidParameterError(f"{name} must be a number; found {type(value).__name__}.")
 
 
-def check_positive(**settings: float) -> None:
-    """Refuse settings that are no positive finite numbers."""
-    for name, number in settings.items():
-        check_number(name, number)
-        if not (math.isfinite(number) and number > 0):
-            raise InvalidParameterError(
-                f"{name} must be a positive finite number; found {number!r}."
-            )
-
-
-def check_scale(**settings: float) -> None:
-    """Refuse settings of a scale at which squares and quotients of floats lose their digits."""
-    check_positive(**settings)
-    for name, number in settings.items():
-        if not 1e-50 <= number <= 1e50:
-            raise InvalidParameterError(
-                f"{name} must be in 1e-50..1e50, where floats keep their digits; found {number!r}. Use another unit."
-            )
+def check_scale(name: str, value: float) -> None:
+    """Refuse a scale that is not positive, or at which squares and quotients of floats lose their digits."""
+    check_number(name, value)
+    if not 1e-50 <= value <= 1e50:
+        raise InvalidParameterError(
+            f"{name} must be a positive finite number in 1e-50..1e50, where floats keep their digits; found {value!r}. Use "
+            "another unit."
+        )
 
 
 def check_whole(name: str, value: object, least: int = 1) -> None:
@@ -74,18 +63,14 @@ def check_whole(name: str, value: object, least: int = 1) -> None:
         raise InvalidParameterError(f"{name} must be a whole number >= {least}; found {value!r}.")
 
 
-def check_share(**settings: float) -> None:
-    """Refuse settings that are no shares in [0, 1)."""
-    for name, share in settings.items():
-        check_number(name, share)
-        if not 0 <= share < 1:
-            raise InvalidParameterError(f"{name} must be in [0, 1); found {share!r}.")
+def check_share(name: str, value: float) -> None:
+    """Refuse a setting that is no share in [0, 1)."""
+    check_number(name, value)
+    if not 0 <= value < 1:
+        raise InvalidParameterError(f"{name} must be in [0, 1); found {value!r}.")
 
 
 Read = TypeVar("Read")
-
-# What reading a table may raise.
-_UNREADABLE = (ValueError, TypeError, OverflowError)
 
 
 def without_context(read: Callable[[], Read], refusal: Callable[[Exception], Exception]) -> Read:
@@ -96,7 +81,7 @@ def without_context(read: Callable[[], Read], refusal: Callable[[Exception], Exc
     """
     try:
         return read()
-    except _UNREADABLE as error:
+    except (ValueError, TypeError, OverflowError) as error:
         refused = refusal(error)
     raise refused
 

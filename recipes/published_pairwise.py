@@ -16,9 +16,10 @@ import math
 
 import numpy as np
 import typer
+from dp_accounting import get_sigma_gaussian
 from numpy.typing import NDArray
+from scipy.stats import norm
 
-from pairwise.accounting.gaussian import gaussian_delta, gaussian_mu
 from pairwise.algorithms.giga import certified_sensitivity, schedule
 
 Array = NDArray[np.float64]
@@ -133,7 +134,7 @@ def huai_table() -> str:
         printed = published_offline_sigma(n, 4.0, alpha, 1.0, 1e-5)
         # The same loss and radius 1, by the recursion that the library uses.
         bound = certified_sensitivity(schedule(n, 4.0, alpha), 4.0, 4.0, 2.0).average
-        sigma = bound / gaussian_mu(1.0, 1e-5)
+        sigma = bound * get_sigma_gaussian(1.0, 1e-5)
         learns = "yes" if burn_in < n else "no: the output is random"
         lines.append(f"| {n} | {alpha:g} | {burn_in:,} | {learns} | {printed:.3g} | {sigma:.3g} |")
     return "\n".join([*lines, ""])
@@ -180,8 +181,9 @@ def yang_table() -> str:
     for n, T, rate in ((350, 350**2, 350**-1.5), (1000, 10_000, 0.01)):
         printed = published_sgd_sigma(n, T, rate, 2.0, 1.0, 1e-5)
         bound = realised_sensitivity(random.integers(n, size=T), n, rate, 4.0)
-        needed = bound / gaussian_mu(1.0, 1e-5)
-        delta = gaussian_delta(1.0, bound / printed)
+        needed = bound * get_sigma_gaussian(1.0, 1e-5)
+        mu = bound / printed
+        delta = norm.cdf(mu / 2 - 1 / mu) - math.e * norm.cdf(-mu / 2 - 1 / mu)
         lines.append(f"| {n} | {T:,} | {printed:.3g} | {needed:.3g} | {delta:.1g} |")
     return "\n".join([*lines, ""])
 

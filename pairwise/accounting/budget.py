@@ -18,10 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from pairwise.accounting.accountant import epsilon_of, filtered_epsilon
-from pairwise.accounting.events import Adjacency, compose, dp_event, event_of_text, text_of_event
+from pairwise.accounting.events import (
+    Adjacency,
+    compose,
+    dp_event,
+    event_of_text,
+    refuse_other_terms,
+    text_of_event,
+)
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import DataSetStatement
+from textpriv.ledger.store import transaction
 
 
 @dataclass(frozen=True)
@@ -116,64 +124,44 @@ class PrivacyBudget:
         """Create the account, or continue the one at the path; return its identity."""
         limits = (self.epsilon, self.delta, self.adjacency.value, self.unit)
         try:
-            connection = sqlite3.connect(self._path, timeout=600, isolation_level=None)
-        except sqlite3.OperationalError:
-            raise InvalidParameterError(
-                "the file at path cannot be opened or made. Choose a file in a folder that exists."
-            ) from None
-        try:
-            connection.execute("BEGIN EXCLUSIVE")
-            known = "SELECT count(*) FROM sqlite_master WHERE name = 'budget'"
-            if not connection.execute(known).fetchone()[0]:
-                for line in _TABLES:
-                    connection.execute(line)
-                identity = uuid.uuid4().hex
-                row = (identity, *limits)
-                connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, 0)", row)
-            else:
-                row = connection.execute("SELECT * FROM budget").fetchone()
-                identity, recorded, closed = str(row[0]), tuple(row[1:5]), row[5]
-                if recorded != limits:
-                    raise InvalidParameterError(
-                        f"the file at path holds a budget of (epsilon, delta, adjacency, unit) = {recorded}; asked for "
-                        f"{limits}. Open it with its own limits, or choose another path."
-                    )
-                if closed:
-                    raise BudgetClosedError(
-                        "the budget at path is closed. Start a new one elsewhere."
-                    )
-            connection.execute("COMMIT")
-            return identity
+            with transaction(Path(self._path), "BEGIN EXCLUSIVE", mode="rwc") as connection:
+                known = "SELECT count(*) FROM sqlite_master WHERE name = 'budget'"
+                if not connection.execute(known).fetchone()[0]:
+                    for line in _TABLES:
+                        connection.execute(line)
+                    row = (uuid.uuid4().hex, *limits)
+                    connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, 0)", row)
+                identity, *recorded, closed = connection.execute("SELECT * FROM budget").fetchone()
         except sqlite3.DatabaseError as error:
             raise InvalidParameterError(
-                "the file at path is not a budget of this package. Choose another path."
+                "the file at path cannot be opened or made, or is not a budget of this package. Choose another path, in a "
+                "folder that exists."
             ) from error
-        finally:
-            connection.close()
+        if tuple(recorded) != limits:
+            raise InvalidParameterError(
+                f"the file at path holds a budget of (epsilon, delta, adjacency, unit) = {tuple(recorded)}; asked for "
+                f"{limits}. Open it with its own limits, or choose another path."
+            )
+        if closed:
+            raise BudgetClosedError("the budget at path is closed. Start a new one elsewhere.")
+        return str(identity)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Open the store exclusively; undo everything on an error."""
         try:
-            # mode=rw: a store that has gone must not be silently replaced by an empty one.
-            uri = Path(self._path).as_uri() + "?mode=rw"
-            connection = sqlite3.connect(uri, uri=True, timeout=600, isolation_level=None)
-        except sqlite3.OperationalError as error:
-            raise BudgetClosedError(
-                "the budget is closed or its store is gone, so nothing can be charged to it. Keep the with block open "
-                "around all fits, or give the budget a path that stays."
-            ) from error
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            row = connection.execute("SELECT identity, closed FROM budget").fetchone()
-            if row is None or row[0] != self.identity or row[1]:
-                raise BudgetClosedError("the budget is closed, so nothing can be charged to it.")
-            yield connection
-            connection.execute("COMMIT")
+            with transaction(Path(self._path)) as connection:
+                row = connection.execute("SELECT identity, closed FROM budget").fetchone()
+                if row is None or row[0] != self.identity or row[1]:
+                    raise BudgetClosedError(
+                        "the budget is closed, so nothing can be charged to it."
+                    )
+                yield connection
         except sqlite3.DatabaseError as error:
-            raise BudgetClosedError("the budget's store cannot be read or written.") from error
-        finally:
-            connection.close()
+            raise BudgetClosedError(
+                "the budget is closed or its store is gone or damaged, so nothing can be charged to it. Keep the with block "
+                "open around all fits, or give the budget a path that stays."
+            ) from error
 
     @staticmethod
     def _read(connection: sqlite3.Connection) -> tuple[ChargedRelease, ...]:
@@ -212,16 +200,7 @@ class PrivacyBudget:
         InvalidParameterError
             If the adjacency or the unit is another one.
         """
-        if adjacency is not None and Adjacency(adjacency) is not self.adjacency:
-            raise InvalidParameterError(
-                f"the budget is for {self.adjacency}; found a release for {Adjacency(adjacency)}. "
-                "Keep a budget of its own for that adjacency."
-            )
-        if unit is not None and unit != self.unit:
-            raise InvalidParameterError(
-                f"the budget protects {self.unit!r}; found a release for {unit!r}. "
-                "Keep a budget of its own for that unit."
-            )
+        refuse_other_terms("the budget", (self.adjacency, self.unit), adjacency, unit)
         text = text_of_event(event)
         if self._final is not None:
             raise BudgetClosedError("the budget is closed, so nothing can be charged to it.")

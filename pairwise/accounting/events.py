@@ -48,6 +48,23 @@ class Adjacency(str, enum.Enum):
         )
 
 
+def refuse_other_terms(
+    whose: str,
+    kept: tuple[Adjacency, str],
+    adjacency: Adjacency | str | None,
+    unit: str | None,
+) -> None:
+    """Refuse a release for another adjacency or unit than those that an account is kept for."""
+    if adjacency is not None and Adjacency(adjacency) is not kept[0]:
+        raise InvalidParameterError(
+            f"{whose} is for {kept[0]}; found a release for {Adjacency(adjacency)}. Keep an account of its own for that."
+        )
+    if unit is not None and unit != kept[1]:
+        raise InvalidParameterError(
+            f"{whose} protects {kept[1]!r}; found a release for {unit!r}. Keep an account of its own for that."
+        )
+
+
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class PureDpEvent(dp_event.DpEvent):
     """A mechanism known only to be (epsilon, 0)-DP."""
@@ -79,13 +96,10 @@ def compose(events: Iterable[dp_event.DpEvent]) -> dp_event.DpEvent:
 def leaves_of(event: dp_event.DpEvent) -> list[tuple[dp_event.DpEvent, int]]:
     """Return the different releases inside a composition, each with how often it runs."""
     _check(event)
-    totals: Counter[str] = Counter()
-    events: dict[str, dp_event.DpEvent] = {}
+    totals: Counter[dp_event.DpEvent] = Counter()
     for leaf, count in _walk(event):
-        key = text_of_event(leaf)
-        totals[key] += count
-        events[key] = leaf
-    return [(events[key], count) for key, count in totals.items()]
+        totals[leaf] += count
+    return list(totals.items())
 
 
 def _walk(event: dp_event.DpEvent, count: int = 1) -> Iterator[tuple[dp_event.DpEvent, int]]:

@@ -1,8 +1,12 @@
-"""The rule of ``algorithm="auto"``: what a descent chooses by public numbers where no option says otherwise."""
+"""The rule of ``algorithm="auto"``: its algorithm, and settings from public numbers where no option says otherwise."""
 
 from __future__ import annotations
 
 import math
+
+from pairwise.algorithms.options import Pointwise
+
+AUTO = Pointwise()
 
 # Share of μ² for the second moment, and from which μn/d^1.5 on: both found on tables of the KEEL collection.
 _SCALE_SHARE, _SCALED_FROM = 0.12, 0.2
@@ -18,7 +22,7 @@ def default_scale_share(mu: float, n: int, dimension: int) -> float:
     return _SCALE_SHARE if mu * n >= _SCALED_FROM * dimension**1.5 else 0.0
 
 
-def default_radius(mu: float, n: int, dimension: int, factor: float) -> float:
+def default_radius(mu: float, n: int, dimension: int, factor: float = 60.0) -> float:
     """Return a radius of the parameter ball for records of norm 1, from public numbers: μn/(factor √p), cut to 0.25..20.
 
     A ranking depends on the direction of w alone. In a small ball the loss is nearly linear, and its minimiser the
@@ -29,6 +33,6 @@ def default_radius(mu: float, n: int, dimension: int, factor: float) -> float:
     return min(20.0, max(0.25, mu * n / (factor * math.sqrt(dimension))))
 
 
-def default_steps(balance: float, *, records: bool) -> int:
-    """Return the number of steps: G²μ²/(pΔ²), where noise and signal balance, cut to 10..200, or 10..400 for records."""
-    return int(min(400.0 if records else 200.0, max(10.0, balance)))
+def default_steps(balance: float, most: int) -> int:
+    """Return the number of steps: G²μ²/(pΔ²), where noise and signal balance, cut to 10..most."""
+    return int(min(float(most), max(10.0, balance)))

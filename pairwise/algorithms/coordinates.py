@@ -14,15 +14,16 @@ Sensitivities, n public, replace-one, records clipped to ‖x‖ <= R.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.algorithms.moments import svec, symmetric
+from pairwise.algorithms.plan import ClippedRecords, PublicTask
 from pairwise.noise.release import GaussianPlan, plan_gaussian
-from pairwise.pairs.clipping import clip_records, is_long
+from pairwise.pairs.clipping import clip_records
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -47,24 +48,14 @@ _FLOOR = 0.5
 
 @dataclass(frozen=True)
 class Coordinates:
-    """A linear map that was released: z = B(x − c)/s, with what comes before B clipped to norm 1, and what comes after.
+    """A linear map that was released: z = B(x − c)/s, with what comes before B clipped to norm 1, and what comes after."""
 
-    Attributes
-    ----------
-    centre : (d,) array
-        c.
-    scale : float
-        s.
-    basis : (d, d) array or None
-        B; None for the identity.
-    mostly_long : bool
-        Whether, by the released share, more than half of the records were longer than twice the bound.
-    """
-
-    centre: Array
-    scale: float
-    basis: Array | None = None
-    mostly_long: bool = False
+    centre: Array  # c
+    scale: float  # s
+    basis: Array | None = None  # B; None for the identity
+    mostly_long: bool = (
+        False  # by a released share, more than half of the records were longer than 2R
+    )
 
     def around(self, records: Array) -> Array:
         """Return (x − c)/s of records of norm at most R, clipped to norm 1."""
@@ -81,23 +72,34 @@ class Coordinates:
 
 
 @dataclass(frozen=True)
+class Ranking:
+    """A released linear ranking."""
+
+    w: Array  # direction in records
+    coordinates: Coordinates
+    threshold: float | None = None  # subtracted from the score; None where nothing was paid for it
+
+    def scores(self, records: Array) -> Array:
+        """Return the scores of clipped records before the threshold is subtracted, shape (n,)."""
+        scale, basis = self.coordinates.scale, self.coordinates.basis
+        around = clip_records(records - self.coordinates.centre, scale)
+        scores = np.asarray(around @ self.w)
+        if basis is None:
+            return scores
+        # As it was learned: records that are long in the scaled features count by their direction.
+        lengths = np.linalg.norm(around @ (basis.T / scale), axis=1)
+        return np.asarray(scores / np.maximum(lengths, 1.0))
+
+
+@dataclass(frozen=True)
 class CoordinatePlan:
-    """The releases, from public numbers.
+    """The releases, from public numbers: none of them around the origin."""
 
-    Attributes
-    ----------
-    mean, distance : GaussianPlan
-        Of the mean record; of the mean distance to it and the share of long records.
-    second : GaussianPlan or None
-        Of the second moment around the centre; None where features are not scaled.
-    data_norm : float
-        R.
-    """
-
-    mean: GaussianPlan
-    distance: GaussianPlan
-    second: GaussianPlan | None
     data_norm: float
+    left: float  # what the learning in these coordinates may cost
+    mean: GaussianPlan | None = None  # of the mean record
+    distance: GaussianPlan | None = None  # of the mean distance to it and the share of long records
+    second: GaussianPlan | None = None  # of the second moment around it, where features are scaled
 
     def events(self) -> list[DpEvent]:
         """Return what the releases cost, one by one."""
@@ -107,17 +109,24 @@ class CoordinatePlan:
     @property
     def description(self) -> str:
         """What a statement says of the coordinates."""
-        return ", centred privately" + (", features scaled privately" if self.second else "")
+        centred = ", centred privately" if self.mean else ""
+        return centred + (", features scaled privately" if self.second else "")
 
-    def release(self, table: Array, randomness: Randomness) -> Coordinates:
-        """Release the coordinates of a table of any records."""
-        R = self.data_norm
-        records = clip_records(table, R)
-        d = records.shape[1]
-        centre = clip_records(self.mean.release(records.mean(axis=0), randomness)[None, :], R)[0]
-        distances = np.minimum(np.linalg.norm(records - centre, axis=1), 2.0 * R)
+    @property
+    def proof(self) -> str:
+        """What a statement adds to the proof."""
+        return "; head of pairwise.algorithms.coordinates" if self.mean else ""
+
+    def release(self, records: ClippedRecords, randomness: Randomness) -> Coordinates:
+        """Release the coordinates of a table."""
+        R, x = self.data_norm, records.rows
+        d = x.shape[1]
+        if self.mean is None or self.distance is None:
+            return around_origin(d, R)
+        centre = clip_records(self.mean.release(x.mean(axis=0), randomness)[None, :], R)[0]
+        distances = np.minimum(np.linalg.norm(x - centre, axis=1), 2.0 * R)
         weight = _LONG * 2.0 * R
-        queries = np.array([distances.mean(), weight * is_long(table, 2.0 * R).mean()])
+        queries = np.array([distances.mean(), weight * records.long.mean()])
         mean, long = (float(each) for each in self.distance.release(queries, randomness))
         # Two standard deviations of the noise of the share above one half.
         mostly_long = long / weight - 2.0 * self.distance.sigma / weight > 0.5
@@ -126,24 +135,22 @@ class CoordinatePlan:
         centred = Coordinates(centre, min(R, max(scale, 0.05 * R)), None, mostly_long)
         if self.second is None:
             return centred
-        z = centred.around(records)
+        z = centred.around(x)
         released = symmetric(self.second.release(svec(z.T @ z / len(z)), randomness), d)
-        basis = scaling(released, self.second.sigma)
-        return Coordinates(centre, centred.scale, basis, mostly_long)
+        return replace(centred, basis=scaling(released, self.second.sigma))
+
+
+def around_origin(d: int, data_norm: float) -> Coordinates:
+    """Return the coordinates of which nothing is released."""
+    return Coordinates(np.zeros(d), data_norm)
 
 
 def scaling(second: Array, sigma: float) -> Array:
     """Return B = (A + λI)^-½/t for a noisy second moment A; post-processing.
 
-    λ is what noise may make of an eigenvalue. Where features are not known to differ, all are scaled alike; where there
-    is no noise they come out uncorrelated and of one variance. t is such that norms of 1 are usual.
-
-    Parameters
-    ----------
-    second : (d, d) array
-        A, with noise.
-    sigma : float
-        Of the noise of a diagonal entry; off the diagonal it is √2 times smaller.
+    λ is what noise may make of an eigenvalue; ``sigma`` is that of a diagonal entry, √2 times that of others. Where
+    features are not known to differ, all are scaled alike; where there is no noise they come out uncorrelated and of one
+    variance. t is such that norms of 1 are usual.
     """
     d = len(second)
     values, vectors = np.linalg.eigh(second)
@@ -158,9 +165,16 @@ def scaling(second: Array, sigma: float) -> Array:
 
 
 def plan_coordinates(
-    n: int, d: int, data_norm: float, mu: float, centre_share: float, scale_share: float = 0.0
+    public: PublicTask, centre_share: float, scale_share: float = 0.0
 ) -> CoordinatePlan:
-    """Return the releases of n records with d features for shares of ``mu``²; 0 for scaling leaves features as they are."""
+    """Return the releases for two shares of μ².
+
+    Without a share for the centre records stay around the origin, without one for the scaling features stay as they are.
+    """
+    n, d, mu, data_norm = public.n, public.d, public.mu, public.data_norm
+    if centre_share == 0:
+        return CoordinatePlan(data_norm, public.left())
+    left = public.left(centre_share, scale_share)
     bound = 2.0 * data_norm / n
     around = mu * math.sqrt(centre_share)
     second = None
@@ -168,8 +182,9 @@ def plan_coordinates(
         cost = mu * math.sqrt(scale_share)
         second = plan_gaussian(math.sqrt(2.0) / n, cost, d * (d + 1) // 2)
     return CoordinatePlan(
+        data_norm,
+        left,
         plan_gaussian(bound, around * math.sqrt(_CENTRE), d),
         plan_gaussian(bound * math.hypot(1.0, _LONG), around * math.sqrt(1.0 - _CENTRE), 2),
         second,
-        data_norm,
     )

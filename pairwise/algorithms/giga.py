@@ -11,43 +11,36 @@ capped at the diameter of the domain. It needs a convex, L-smooth loss whose gra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.algorithms.streams import PairStream, check_horizon, mean_with_earlier
-from pairwise.noise.release import GaussianPlan, exact_gaussian
+from pairwise.accounting.events import dp_event
+from pairwise.algorithms.auto import default_radius
+from pairwise.algorithms.coordinates import Ranking, around_origin
+from pairwise.algorithms.options import OffPair, OnPair
+from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
+from pairwise.algorithms.streams import PairStream, StreamPlan, check_horizon, mean_with_earlier
+from pairwise.noise.release import GaussianPlan, exact_gaussian, plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
+from pairwise.pairs.losses import AUCPairs, PairBounds
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
-
     from pairwise.noise.randomness import Randomness
-    from pairwise.pairs.losses import AUCPairs
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Public steps of a run on n records.
+    """Public steps of a run on n records."""
 
-    Attributes
-    ----------
-    rates : (n + 1,) float64 array
-        η_t at index t; 0 where step t is inactive.
-    alpha : float
-        Strength of the regulariser α/2 ‖w‖².
-    first : int
-        The first active step.
-    """
-
-    rates: Array
-    alpha: float
-    first: int
+    rates: Array  # η_t at index t of n + 1; 0 where step t is inactive
+    alpha: float  # of the regulariser α/2 ‖w‖²
+    first: int  # active step
 
     @property
     def n(self) -> int:
@@ -61,19 +54,10 @@ class Schedule:
 
 
 def schedule(n: int, smoothness: float, alpha: float, *, burn_in: bool = False) -> Schedule:
-    """Return the steps η_t = min(2/(αt), 2/(L + 2α)).
+    """Return the steps η_t = min(2/(αt), 2/(L + 2α)), L of the data part of the loss.
 
-    Parameters
-    ----------
-    n : int
-        Number of records, or the horizon of a stream.
-    smoothness : float
-        L of the data part of the loss.
-    alpha : float
-        Regulariser, > 0.
-    burn_in : bool, default=False
-        Begin where the published steps contract, after max(⌈1 + (L + α)/α⌉, 7) records, or a quarter of them if that is
-        less.
+    With ``burn_in`` they begin where the published steps contract, after max(⌈1 + (L + α)/α⌉, 7) records, or a quarter of
+    them if that is less.
     """
     check_horizon(n)
     waits = min(max(math.ceil(1.0 + (smoothness + alpha) / alpha), 7), n // 4) if burn_in else 0
@@ -86,31 +70,17 @@ def schedule(n: int, smoothness: float, alpha: float, *, burn_in: bool = False) 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Certified bounds on how far a replaced record moves the iterates.
+    """Certified bounds on how far a replaced record j moves the iterates."""
 
-    Attributes
-    ----------
-    per_step : (n + 1,) float64 array
-        max_j Δ_t at index t.
-    average : float
-        max_j of the mean of Δ_t over the active steps.
-    joint : float
-        max_j √Σ_t (Δ_t/max_j Δ_t)²: the cost of releasing every iterate with noise in proportion to ``per_step``.
-    """
-
-    per_step: Array
-    average: float
-    joint: float
+    per_step: Array  # max_j Δ_t at index t
+    average: float  # max_j of the mean of Δ_t over the active steps
+    joint: float  # max_j √Σ_t (Δ_t/max_j Δ_t)²: the cost of every iterate, with noise in proportion to per_step
 
 
-def _run_recursion(
-    steps: Schedule,
-    pair_change: float,
-    smoothness: float,
-    diameter: float,
-    visit: Callable[[int, Array], None],
-) -> None:
-    """Call ``visit(t, Δ)`` for every active t, Δ of shape (t,) over the records j = 1..t."""
+def _movements(
+    steps: Schedule, pair_change: float, smoothness: float, diameter: float
+) -> Iterator[tuple[int, Array]]:
+    """Yield every active t with Δ_t of the records 1..t, shape (t,)."""
     moved = np.zeros(steps.n)
     for t in range(steps.first, steps.n + 1):
         rate = float(steps.rates[t])
@@ -123,35 +93,19 @@ def _run_recursion(
         old += rate * pair_change / (t - 1)
         moved[t - 1] = rate * pair_change
         np.minimum(moved[:t], diameter, out=moved[:t])
-        visit(t, moved[:t])
+        yield t, moved[:t]
 
 
 def certified_sensitivity(
     steps: Schedule, pair_change: float, smoothness: float, diameter: float = math.inf
 ) -> Sensitivity:
-    """Run the recursion for all records at once, twice, O(n) numbers per step.
-
-    Parameters
-    ----------
-    steps : Schedule
-    pair_change : float
-        D.
-    smoothness : float
-        L of the data part.
-    diameter : float, default=inf
-        Of the domain.
-    """
+    """Run the recursion for all records at once, twice, with D = ``pair_change``, L and the diameter of the domain."""
     per_step, total, squares = np.zeros(steps.n + 1), np.zeros(steps.n), np.zeros(steps.n)
-
-    def sum_up(t: int, moved: Array) -> None:
+    for t, moved in _movements(steps, pair_change, smoothness, diameter):
         per_step[t] = moved.max()
         total[:t] += moved
-
-    def square(t: int, moved: Array) -> None:
+    for t, moved in _movements(steps, pair_change, smoothness, diameter):
         squares[:t] += (moved / per_step[t]) ** 2
-
-    for visit in (sum_up, square):
-        _run_recursion(steps, pair_change, smoothness, diameter, visit)
     average = float(total.max()) / steps.active
     return Sensitivity(per_step, average, math.sqrt(float(squares.max())))
 
@@ -172,48 +126,47 @@ def offline_giga(sums: AUCPairs, steps: Schedule, radius: float) -> Array:
     return np.asarray(total / steps.active)
 
 
-@dataclass(frozen=True)
-class OnlinePlan:
-    """Noise of a stream whose every iterate is released, fixed before its first record.
+def plan_off_pair(options: OffPair, public: PublicTask) -> FitPlan:
+    """Return the plan of the average with noise on it alone."""
+    mu, radius = public.left(), _radius(options, public)
+    bounds = PairBounds(public.n, public.d, data_norm=public.data_norm)
+    steps = schedule(public.n, bounds.smoothness, options.alpha)
+    diameter = 2.0 * radius
+    bound = certified_sensitivity(steps, bounds.change, bounds.smoothness, diameter).average
+    noise = plan_gaussian(bound, mu, public.d)
 
-    Attributes
-    ----------
-    steps : Schedule
-    radius : float
-    sensitivities : (n + 1,) float64 array
-        Certified max_j Δ_t.
-    scale : float
-        σ_t is so many times the sensitivity of step t; 0 for no noise.
-    event : DpEvent
-        The whole stream, all of the horizon.
-    """
+    def learn(records: ClippedRecords, randomness: Randomness) -> Ranking:
+        average = offline_giga(AUCPairs(records.rows, records.positive), steps, radius)
+        w = project_to_ball(noise.release(average, randomness), radius)
+        return Ranking(w, around_origin(public.d, public.data_norm))
+
+    return FitPlan(
+        event=noise.event(),
+        sensitivity=bound,
+        terms=public.n,
+        run=learn,
+        mechanism=f"pairwise GIGA with output perturbation ({options.name}, alpha = {steps.alpha:.3g})",
+        proof="certified recursion, head of pairwise.algorithms.giga",
+    )
+
+
+def _radius(options: OffPair | OnPair, public: PublicTask) -> float:
+    if options.radius is not None:
+        return float(options.radius)
+    return default_radius(public.left(), public.n, public.d) / public.data_norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlinePlan(StreamPlan):
+    """Noise of a stream whose every iterate is released, with the largest certified movement of any of them."""
 
     steps: Schedule
-    radius: float
-    sensitivities: Array
-    scale: float
-    event: DpEvent
+    sensitivities: Array  # certified max_j Δ_t at index t
+    scale: float  # σ_t is that many times the sensitivity of step t; 0 for no noise
 
-    proof = "errata H-1, H-4 (certified recursion, head of pairwise.algorithms.giga)"
-
-    @property
-    def sensitivity(self) -> float:
-        """The largest certified movement of any iterate."""
-        return float(self.sensitivities.max())
-
-    @property
-    def description(self) -> str:
-        """What the statement says of the stream."""
-        return (
-            f"every iterate released, alpha = {self.steps.alpha:.3g}, first step {self.steps.first}, "
-            f"horizon {self.steps.n}"
-        )
-
-    def open(
-        self, make_sums: Callable[..., AUCPairs], d: int, randomness: Randomness
-    ) -> PairStream:
-        """Return the stream of records with ``d`` features."""
-        return _OnlineGiga(make_sums, self, d, randomness)
+    def open(self, randomness: Randomness) -> PairStream:
+        """Return the stream, before its first record."""
+        return _OnlineGiga(self, randomness)
 
     def noise(self, t: int, size: int) -> GaussianPlan:
         """Return the release of the iterate of step t."""
@@ -223,36 +176,51 @@ class OnlinePlan:
         return exact_gaussian(sensitivity, sensitivity * self.scale, size)
 
 
-def plan_online(
-    steps: Schedule, pair_change: float, smoothness: float, radius: float, mu: float
-) -> OnlinePlan:
+def plan_on_pair(options: OnPair, public: PublicTask) -> OnlinePlan:
+    """Return the noise of a stream whose every iterate is released."""
+    bounds = PairBounds(public.n, public.d, data_norm=public.data_norm)
+    steps = schedule(public.n, bounds.smoothness, options.alpha, burn_in=True)
+    return plan_online(steps, bounds, _radius(options, public), public.left())
+
+
+def plan_online(steps: Schedule, bounds: PairBounds, radius: float, mu: float) -> OnlinePlan:
     """Return σ_t = max_j Δ_t · c with the smallest c for which the whole stream costs ``mu``.
 
     The internal iterate is noiseless, so the stream is one Gaussian release of (w_t)_t; record j costs Σ_t (Δ_t/σ_t)².
     The grid of step t is at most 2^-10 Δ_t/√p, so rounding moves step t by at most 2^-10 Δ_t more. By the triangle
     inequality over steps the whole costs at most (joint + 2^-10 √active)/c, and ρ = ``mu``²/2 pays for that.
     """
-    from pairwise.accounting.events import dp_event
-
-    bound = certified_sensitivity(steps, pair_change, smoothness, 2.0 * radius)
-    if math.isinf(mu):
-        return OnlinePlan(steps, radius, bound.per_step, 0.0, dp_event.NonPrivateDpEvent())
-    scale = (bound.joint + 2.0**-10 * math.sqrt(steps.active)) / mu * (1.0 + 1e-12)
-    return OnlinePlan(steps, radius, bound.per_step, scale, dp_event.ZCDpEvent(mu * mu / 2.0))
+    moved = certified_sensitivity(steps, bounds.change, bounds.smoothness, 2.0 * radius)
+    scale, event = 0.0, dp_event.NonPrivateDpEvent()
+    if math.isfinite(mu):
+        scale = (moved.joint + 2.0**-10 * math.sqrt(steps.active)) / mu * (1.0 + 1e-12)
+        event = dp_event.ZCDpEvent(mu * mu / 2.0)
+    return OnlinePlan(
+        bounds=bounds,
+        radius=radius,
+        event=event,
+        sensitivity=float(moved.per_step.max()),
+        description=(
+            f"onpairstrc, every iterate released, alpha = {steps.alpha:.3g}, first step {steps.first}, "
+            f"horizon {steps.n}"
+        ),
+        proof="errata H-1, H-4 (certified recursion, head of pairwise.algorithms.giga)",
+        steps=steps,
+        sensitivities=moved.per_step,
+        scale=scale,
+    )
 
 
 class _OnlineGiga(PairStream):
     """One noiseless iterate inside, released with noise after each record."""
 
-    def __init__(
-        self, make_sums: Callable[..., AUCPairs], plan: OnlinePlan, d: int, randomness: Randomness
-    ) -> None:
-        super().__init__(make_sums, plan.steps.n, d)
-        self._plan, self._randomness, self._w = plan, randomness, np.zeros(d)
+    def __init__(self, plan: OnlinePlan, randomness: Randomness) -> None:
+        super().__init__(plan)
+        self._plan, self._randomness, self._w = plan, randomness, np.zeros(plan.bounds.d)
 
-    def _advance(self, sums: AUCPairs, t: int) -> None:
+    def _advance(self, pairs: AUCPairs, t: int) -> None:
         plan = self._plan
         if t >= plan.steps.first:
-            self._w = _step(sums, self._w, t, plan.steps, plan.radius)
+            self._w = _step(pairs, self._w, t, plan.steps, plan.radius)
             noisy = plan.noise(t, len(self._w)).release(self._w, self._randomness)
             self.released = project_to_ball(noisy, plan.radius)

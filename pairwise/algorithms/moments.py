@@ -55,26 +55,15 @@ def plan_moments(mu: float, dimension: int, n_classes: int) -> GaussianPlan:
 
 @dataclass(frozen=True)
 class Moments:
-    """Released moments; everything computed from them is post-processing.
+    """Released moments of records of norm at most 1; everything computed from them is post-processing."""
 
-    Attributes
-    ----------
-    sums : (C, d) float64 array
-        Class sums of records of norm at most 1.
-    counts : (C,) float64 array
-    second : (d, d) float64 array
-        Σ xxᵀ.
-    n : int
-        Public number of records.
-    noise : tuple of float
-        Standard deviation per entry of sums, counts and (off-diagonal: /√2) second moment.
-    """
-
-    sums: Array
-    counts: Array
-    second: Array
-    n: int
-    noise: tuple[float, float, float]
+    sums: Array  # of each class, shape (C, d)
+    counts: Array  # of each class
+    second: Array  # Σ xxᵀ
+    n: int  # public
+    noise: tuple[
+        float, float, float
+    ]  # deviations of an entry of sums, counts, second (off-diagonal: /√2)
 
     @property
     def means(self) -> Array:
@@ -123,10 +112,9 @@ def symmetric(vector: Array, d: int) -> Array:
 
 
 def release_moments(
-    X: Array, codes: NDArray[np.int64], n_classes: int, plan: GaussianPlan, randomness: Randomness
+    z: Array, codes: NDArray[np.int64], n_classes: int, plan: GaussianPlan, randomness: Randomness
 ) -> Moments:
-    """Release the moments of records, clipped to norm 1: one vector with the noise of the plan, then weights undone."""
-    z = clip_records(X, 1.0)
+    """Release the moments of records of norm at most 1: one vector with the noise of the plan, then weights undone."""
     members = codes[None, :] == np.arange(n_classes)[:, None]
     sums, counts = members @ z, members.sum(axis=1)
     w1, w2, w3 = _unit(WEIGHTS)
@@ -141,17 +129,3 @@ def release_moments(
         len(z),
         (sigma / w1, sigma / w2, sigma / w3),
     )
-
-
-def auc_direction(moments: Moments) -> Array:
-    """Return the minimiser of the square-loss AUC under a pooled covariance, of norm 1, shape (d,).
-
-    Σ (1 − w·(x₊ − x₋))² over pairs is minimised along (Σ₊ + Σ₋ + mmᵀ)⁻¹m, m the difference of the class means, which has the
-    direction of S_w⁻¹m when the classes share S_w. S_w is regularised by the level of its noise.
-    """
-    means = moments.means
-    m = means[1] - means[0]
-    ridge = math.sqrt(len(m)) * moments.noise[2] / moments.n
-    w = np.linalg.solve(moments.within() + ridge * np.eye(len(m)), m)
-    norm = np.linalg.norm(w)
-    return np.asarray(w / norm if norm > 0 else w)

@@ -6,14 +6,22 @@ algorithm, such as ``"gradient"``, means its options at their defaults.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 from pairwise.errors import InvalidParameterError, check_scale, check_share, check_whole
 
-_POSITIVE = ("alpha", "radius")
-_WHOLE = ("horizon", "kappa", "steps")
+
+def _share(default: float | None = None) -> Any:
+    return field(default=default, metadata={"check": check_share})
+
+
+def _scale(default: float | None = None) -> Any:
+    return field(default=default, metadata={"check": check_scale})
+
+
+def _whole() -> Any:
+    return field(default=None, metadata={"check": check_whole})
 
 
 @dataclass(frozen=True)
@@ -24,15 +32,10 @@ class Algorithm:
 
     def check(self) -> None:
         """Refuse numbers out of their range; called by the fit, as scikit-learn has it."""
-        for name, value in vars(self).items():
-            if value is None:
-                continue
-            if name in _POSITIVE:
-                check_scale(**{name: value})
-            if name in _WHOLE:
-                check_whole(name, value)
-            if name.endswith("_share"):
-                check_share(**{name: value})
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None and "check" in each.metadata:
+                each.metadata["check"](each.name, value)
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,16 @@ class Pointwise(Algorithm):
         Share of μ² with which the second moment around the centre is released, by which features are then scaled and made
         uncorrelated. Default from public numbers (``auto.default_scale_share``); 0 leaves features as they are.
     radius : float, optional
-        Of the ball that the parameter is kept in, for records of norm 1; default from public numbers.
+        Of the ball that the parameter is kept in, in the units of the records; default from public numbers.
     steps : int, optional
         Default from public numbers.
     """
 
     name = "pointwise"
-    centre_share: float = 0.1
-    scale_share: float | None = None
-    radius: float | None = None
-    steps: int | None = None
+    centre_share: float = _share(0.1)
+    scale_share: float | None = _share()
+    radius: float | None = _scale()
+    steps: int | None = _whole()
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,9 @@ class Gradient(Algorithm):
 
     name = "gradient"
     loss: str = "logistic"
-    centre_share: float = 0.1
-    radius: float | None = None
-    steps: int | None = None
+    centre_share: float = _share(0.1)
+    radius: float | None = _scale()
+    steps: int | None = _whole()
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Statistics(Algorithm):
     """
 
     name = "statistics"
-    centre_share: float = 0.1
+    centre_share: float = _share(0.1)
 
 
 @dataclass(frozen=True)
@@ -108,9 +111,9 @@ class OnPair(Algorithm):
     """
 
     name = "onpairstrc"
-    alpha: float = 1.0
-    radius: float | None = None
-    horizon: int | None = None
+    alpha: float = _scale(1.0)
+    radius: float | None = _scale()
+    horizon: int | None = _whole()
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,8 @@ class OffPair(Algorithm):
     """
 
     name = "offpairstrc"
-    alpha: float = 1.0
-    radius: float | None = None
+    alpha: float = _scale(1.0)
+    radius: float | None = _scale()
 
 
 @dataclass(frozen=True)
@@ -141,8 +144,8 @@ class Ftrl(Algorithm):
 
     name = "ftrl"
     loss: str = "logistic"
-    radius: float | None = None
-    horizon: int | None = None
+    radius: float | None = _scale()
+    horizon: int | None = _whole()
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,8 @@ class SGDOutput(Algorithm):
 
     name = "sgd-output"
     loss: str = "logistic"
-    radius: float | None = None
-    steps: int | None = None
+    radius: float | None = _scale()
+    steps: int | None = _whole()
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ class Edges(Algorithm):
     """
 
     name = "edges"
-    kappa: int | None = None
+    kappa: int | None = _whole()
     adjacency: str = "zero-out"
 
     def check(self) -> None:
@@ -187,19 +190,3 @@ class Edges(Algorithm):
             raise InvalidParameterError(
                 f"adjacency must be 'zero-out' or 'replace-one'; found {self.adjacency!r}."
             )
-
-
-# The algorithms of a ranking by their names. The rule of "auto" is algorithms.auto.
-_ALL = Pointwise(), Gradient(), Statistics(), OnPair(), OffPair(), SGDOutput(), Ftrl()
-ALGORITHMS: Mapping[str, Algorithm] = {"auto": Pointwise(), **{each.name: each for each in _ALL}}
-
-
-def options_of(algorithm: str | Algorithm) -> Algorithm:
-    """Return the options that an algorithm of a ranking means, or refuse it."""
-    if isinstance(algorithm, str) and algorithm in ALGORITHMS:
-        return ALGORITHMS[algorithm]
-    if type(algorithm) in map(type, ALGORITHMS.values()):
-        return algorithm  # type: ignore[return-value]
-    raise InvalidParameterError(
-        f"algorithm must be one of {', '.join(ALGORITHMS)}, or options such as Pointwise(); found {algorithm!r}."
-    )

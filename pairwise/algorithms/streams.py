@@ -19,22 +19,26 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwise.algorithms.auto import default_radius
+from pairwise.algorithms.coordinates import Ranking, around_origin
+from pairwise.algorithms.options import Ftrl
+from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.release import GaussianPlan, exact_gaussian
 from pairwise.pairs.clipping import project_to_ball
+from pairwise.pairs.losses import AUCPairs, PairBounds
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
     from pairwise.noise.randomness import Randomness
-    from pairwise.pairs.losses import AUCPairs, PairBounds
 
 Array = NDArray[np.float64]
 
@@ -62,48 +66,76 @@ def mean_with_earlier(sums: AUCPairs, w: Array, t: int) -> Array:
     return sums.over(w, pairs) / (t - 1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class StreamPlan(ABC):
+    """Noise of a stream, fixed before its first record."""
+
+    bounds: PairBounds  # of a table of n records, the horizon
+    radius: float
+    event: DpEvent  # of the whole horizon
+    sensitivity: float
+    description: str
+    proof: str
+
+    @abstractmethod
+    def open(self, randomness: Randomness) -> PairStream:
+        """Return the stream, before its first record."""
+
+    def opening(self) -> FitPlan:
+        """Return the plan whose run opens the stream."""
+        return FitPlan(
+            event=self.event,
+            sensitivity=self.sensitivity,
+            terms=self.bounds.n,
+            run=self.open,
+            mechanism=self.description,
+            proof=self.proof,
+        )
+
+    def learn(self, records: ClippedRecords, randomness: Randomness) -> Ranking:
+        """Take a whole table as a stream, and return its last ranking."""
+        stream = self.open(randomness)
+        stream.receive(records)
+        return stream.ranking
+
+
 class PairStream:
     """Records that arrive one at a time, and a private parameter after each.
 
-    The object holds the raw records: only ``released`` may leave. It refuses to be pickled, and
-    to go on in a forked process. Subclasses define
-    ``_advance``.
-
-    Parameters
-    ----------
-    make_sums : callable
-        (X, y) → AUCPairs over the records so far.
-    n : int
-        Horizon.
-    d : int
-        Number of features.
+    The object holds private records: only ``released`` may leave. It refuses to be pickled, and to go on in a forked
+    process. Subclasses define ``_advance``.
     """
 
-    def __init__(self, make_sums: Callable[..., AUCPairs], n: int, d: int) -> None:
-        self._make_sums = make_sums
-        self._horizon = n
-        self._X: list[Array] = []
-        self._y: list[object] = []
-        self.released = np.zeros(d)
+    def __init__(self, plan: StreamPlan) -> None:
+        self.bounds = plan.bounds
+        self._rows: list[Array] = []
+        self._positive: list[np.bool_] = []
+        self.released = np.zeros(plan.bounds.d)
         self.seen = 0
         self._whole = threading.Lock()
         self._process = os.getpid()
+
+    @property
+    def ranking(self) -> Ranking:
+        """The ranking that was released last."""
+        return Ranking(self.released, around_origin(self.bounds.d, self.bounds.data_norm))
 
     def _advance(self, sums: AUCPairs, t: int) -> None:
         """Take record t (1-based) and set ``released``."""
         raise NotImplementedError
 
-    def receive(self, X: Array, y: NDArray) -> None:
-        """Take records one at a time, in order; shapes (m, d), (m,)."""
+    def receive(self, records: ClippedRecords) -> None:
+        """Take records one at a time, in order."""
         if self._process != os.getpid():
             raise InvalidParameterError(
                 "this is a copy of a stream in a forked process, and would release again what was charged once. "
                 "Go on in the process that opened it."
             )
-        if self.seen + len(X) > self._horizon:
+        after = self.seen + len(records.rows)
+        if after > self.bounds.n:
             raise InvalidParameterError(
-                f"the stream was planned for {self._horizon} records; found {self.seen + len(X)}. Set horizon to the "
-                "largest number that may come: the noise depends on it."
+                f"the stream was planned for {self.bounds.n} records; found {after}. Set horizon to the largest number "
+                "that may come: the noise depends on it."
             )
         # Held for ever where a batch is cut off: its records would be counted again with the batch that follows.
         if not self._whole.acquire(blocking=False):
@@ -111,12 +143,12 @@ class PairStream:
                 "a batch of this stream was cut off, or is being taken elsewhere, and its records would count twice. Start "
                 "again with a new estimator and a new budget."
             )
-        self._X.extend(np.asarray(X, dtype=np.float64))
-        self._y.extend(y)
-        sums = self._make_sums(np.array(self._X), np.array(self._y))
-        for _ in range(len(X)):
+        self._rows.extend(records.rows)
+        self._positive.extend(records.positive)
+        pairs = AUCPairs(np.array(self._rows), np.array(self._positive), self.bounds.loss)
+        while self.seen < after:
             self.seen += 1
-            self._advance(sums, self.seen)
+            self._advance(pairs, self.seen)
         self._whole.release()
 
     def __reduce__(self) -> str:
@@ -132,19 +164,9 @@ def root_coefficients(n: int) -> Array:
 
 
 def root_sensitivity(n: int, first: int = 2) -> float:
-    """Return max_j ‖r * c_j‖ over the active steps ``first``..n, in units of D, O(n log n).
-
-    Parameters
-    ----------
-    n : int
-        The last step.
-    first : int, default=2
-        The first active step; the record of step 1 has no pair there.
-    """
+    """Return max_j ‖r * c_j‖ over the active steps ``first``..n, in units of D; the record of step 1 has no pair there."""
     from scipy.signal import fftconvolve
 
-    if not 2 <= first <= n:
-        raise InvalidParameterError(f"first must be in 2..n = {n}; found {first!r}.")
     worst = 1.0 / np.arange(first - 1, n)
     worst[0] = 1.0
     moved = fftconvolve(root_coefficients(len(worst)), worst)[: len(worst)]
@@ -152,64 +174,39 @@ def root_sensitivity(n: int, first: int = 2) -> float:
     return float(np.linalg.norm(moved)) * (1.0 + 1e-10)
 
 
-@dataclass(frozen=True)
-class LeaderPlan:
-    """Noise of a stream's sums, fixed before its first record.
+@dataclass(frozen=True, kw_only=True)
+class LeaderPlan(StreamPlan):
+    """Noise of a stream's sums, with the sensitivity of all releases together."""
 
-    Attributes
-    ----------
-    n, first : int
-        Horizon, and the first active step.
-    strength : float
-        λ of the regulariser: w_t = Π[−S_t/λ].
-    radius : float
-    noise : GaussianPlan
-        Of one step, with the sensitivity and the cost of all releases together.
-    """
+    first: int  # active step
+    strength: float  # λ of the regulariser: w_t = Π[−S_t/λ]
+    noise: GaussianPlan  # of one step, with the sensitivity and the cost of all releases together
 
-    n: int
-    first: int
-    strength: float
-    radius: float
-    noise: GaussianPlan
+    def open(self, randomness: Randomness) -> PairStream:
+        """Return the stream, before its first record."""
+        return _Leader(self, randomness)
 
-    proof = "square root of the summing matrix, head of pairwise.algorithms.streams"
 
-    @property
-    def sensitivity(self) -> float:
-        """Of all releases together."""
-        return self.noise.sensitivity
-
-    @property
-    def event(self) -> DpEvent:
-        """The whole stream, all of the horizon."""
-        return self.noise.event()
-
-    @property
-    def description(self) -> str:
-        """What the statement says of the stream."""
-        return f"square-root factorisation of gradients, first step {self.first}, horizon {self.n}"
-
-    def open(
-        self, make_sums: Callable[..., AUCPairs], d: int, randomness: Randomness
-    ) -> PairStream:
-        """Return the stream of records with ``d`` features."""
-        return _Leader(make_sums, self, d, randomness)
+def plan_ftrl(options: Ftrl, public: PublicTask) -> LeaderPlan:
+    """Return the noise of the leader's stream."""
+    mu, radius = public.left(), options.radius
+    if radius is None:
+        # In so small a ball the loss is nearly linear and its minimiser the difference of the class means, which is
+        # what noisy sums of gradients can find. The best of four radii on synthetic tables.
+        unit = 0.25 if math.isfinite(mu) else default_radius(mu, public.n, public.d)
+        radius = unit / public.data_norm
+    return plan_leader(
+        PairBounds(public.n, public.d, options.loss, public.data_norm), float(radius), mu
+    )
 
 
 def plan_leader(bounds: PairBounds, radius: float, mu: float) -> LeaderPlan:
-    """Fix the first step, the noise of a release and the regulariser from public numbers.
+    """Fix the first step, the noise of a release and the regulariser from public numbers, at a cost of ``mu``.
 
-    Parameters
-    ----------
-    bounds : PairBounds
-        Of a table of n records, the horizon.
-    radius : float
-    mu : float
-        What the stream may cost. The grid is at most 2^-10 Δ/√(releases·p), so that rounding in all releases together
-        moves the stream by at most 2^-10 Δ more.
+    The grid is at most 2^-10 Δ/√(releases·p), so rounding in all releases together moves the stream by at most 2^-10 Δ
+    more.
     """
-    n, size = bounds.n, bounds.dimension
+    n, size = bounds.n, bounds.d
     check_horizon(n)
     if n * size > _LARGEST_KEPT:
         raise InvalidParameterError(
@@ -227,21 +224,28 @@ def plan_leader(bounds: PairBounds, radius: float, mu: float) -> LeaderPlan:
     # The usual regulariser of the leader: the root of the summed squares of what is added, noise included.
     growth = float(np.sum(root_coefficients(releases) ** 2))
     spread = n * bounds.change**2 + size * noise.sigma**2 * growth
-    return LeaderPlan(n, first, math.sqrt(spread) / radius, radius, noise)
+    return LeaderPlan(
+        bounds=bounds,
+        radius=radius,
+        event=noise.event(),
+        sensitivity=sensitivity,
+        description=f"ftrl, square-root factorisation of gradients, first step {first}, horizon {n}",
+        proof="square root of the summing matrix, head of pairwise.algorithms.streams",
+        first=first,
+        strength=math.sqrt(spread) / radius,
+        noise=noise,
+    )
 
 
 class _Leader(PairStream):
     """The stream whose sums of gradients are released through the square root of the summing matrix."""
 
-    def __init__(
-        self, make_sums: Callable[..., AUCPairs], plan: LeaderPlan, d: int, randomness: Randomness
-    ) -> None:
-        super().__init__(make_sums, plan.n, d)
-        self._plan = plan
-        self._randomness = randomness
-        steps = plan.n - plan.first + 1
-        self._coefficients = root_coefficients(steps)[::-1]
-        self._exact, self._terms, self._taken = np.zeros((steps, d)), np.zeros((steps, d)), 0
+    def __init__(self, plan: LeaderPlan, randomness: Randomness) -> None:
+        super().__init__(plan)
+        self._plan, self._randomness = plan, randomness
+        shape = (plan.bounds.n - plan.first + 1, plan.bounds.d)
+        self._coefficients = root_coefficients(shape[0])[::-1]
+        self._exact, self._terms, self._taken = np.zeros(shape), np.zeros(shape), 0
 
     def _advance(self, sums: AUCPairs, t: int) -> None:
         if t < self._plan.first:

@@ -1,8 +1,9 @@
-"""``PrivateAUCClassifier``: a ranking in use, and its streams. The plans of its fits are in ``estimators.rankings``."""
+"""``PrivateAUCClassifier``: a ranking in use, and its streams. Its algorithms are in ``estimators.rankings``."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from pairwise.accounting.gaussian import release_mu
-from pairwise.algorithms.coordinates import Coordinates
-from pairwise.algorithms.options import Algorithm, options_of
+from pairwise.algorithms.coordinates import Coordinates, Ranking
+from pairwise.algorithms.options import Algorithm
+from pairwise.algorithms.plan import ClippedRecords, PublicTask
 from pairwise.algorithms.streams import PairStream
 from pairwise.errors import InvalidParameterError, check_share
 from pairwise.estimators.base import (
@@ -21,17 +23,7 @@ from pairwise.estimators.base import (
     keeps_state_on_error,
     refuse_fit_parameters,
 )
-from pairwise.estimators.perturbation import plan_stream
-from pairwise.estimators.rankings import (
-    Ranking,
-    RankingTask,
-    check_two_classes,
-    is_online,
-    pair_sums,
-    parameter_radius,
-    stream_fit,
-    uncentred,
-)
+from pairwise.estimators.rankings import STREAM_PLANNERS, options_of, plan_ranking
 from pairwise.noise.randomness import Randomness
 
 if TYPE_CHECKING:
@@ -164,28 +156,36 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         table, labels = self._check_table(X, y)
         options = options_of(self.algorithm)
         options.check()
-        check_share(threshold_share=self.threshold_share)
-        n = len(table)
+        check_share("threshold_share", self.threshold_share)
+        n, d = table.shape
         delta = self._check_settings(n)
         self.classes_ = self._check_classes(labels)
-        check_two_classes(self.classes_)
+        _check_two(self.classes_)
         randomness = Randomness(self.random_state)
-        task = RankingTask(
-            options,
-            table,
-            np.asarray(labels == self.classes_[1]),
-            float(self.data_norm),
-            release_mu(float(self.epsilon), delta),
-            float(self.threshold_share),
-            randomness,
+        plan = plan_ranking(
+            options, self._public_task(n, d, delta, float(self.threshold_share), randomness)
         )
-        ranking = self._execute(task.plan(), delta, randomness, n)
+        positive = np.asarray(labels == self.classes_[1])
+        records = ClippedRecords.of(table, positive, float(self.data_norm))
+        ranking = self._charge_and_run(plan, delta, randomness, records)
         self._end_stream()
         self._store(ranking)
         if ranking.coordinates.mostly_long:
             # Computed from what was released, so that the warning reveals nothing more.
             warnings.warn(_LONG_RECORDS, UserWarning, stacklevel=3)
         return self
+
+    def _public_task(
+        self, n: int, d: int, delta: float, threshold_share: float, randomness: Randomness
+    ) -> PublicTask:
+        return PublicTask(
+            n=n,
+            d=d,
+            data_norm=float(self.data_norm),
+            mu=release_mu(float(self.epsilon), delta),
+            threshold_share=threshold_share,
+            shuffle=randomness.permutation,
+        )
 
     def _store(self, ranking: Ranking) -> None:
         found = ranking.coordinates
@@ -210,7 +210,7 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         """
         records = self._check_records(X)
         coordinates = Coordinates(self.centre_, self.scale_, self.basis_)
-        scores = Ranking(self.coef_[0], coordinates, float(self.data_norm)).scores(records)
+        scores = Ranking(self.coef_[0], coordinates).scores(records)
         return scores - float(self.threshold_ or 0.0)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -256,7 +256,7 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
 
     # -- streams
 
-    @available_if(lambda self: is_online(options_of(self.algorithm)))
+    @available_if(lambda self: type(options_of(self.algorithm)) in STREAM_PLANNERS)
     @keeps_state_on_error
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, **refused: Any
@@ -294,10 +294,11 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
             self._stream = self._open_stream(*table.shape)
         stream = self._stream
         assert stream is not None
-        stream.receive(table, labels == self.classes_[1])
+        # By the norm that the noise was planned for, whatever is set while the stream goes on.
+        norm = stream.bounds.data_norm
+        stream.receive(ClippedRecords.of(table, labels == self.classes_[1], norm))
         self.n_streamed_ = stream.seen
-        around_origin = uncentred(table.shape[1], float(self.data_norm))
-        self._store(Ranking(stream.released, around_origin, float(self.data_norm), 0.0))
+        self._store(replace(stream.ranking, threshold=0.0))
         return self
 
     def _open_stream(self, m: int, d: int) -> PairStream:
@@ -310,16 +311,12 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
                 f"{horizon!r}. The noise is fixed by it. Or call fit on the whole table."
             )
         delta = self._check_settings(horizon)
-        check_two_classes(self.classes_)
+        _check_two(self.classes_)
         randomness = Randomness(self.random_state)
-        mu = release_mu(float(self.epsilon), delta)
-        R = float(self.data_norm)
-        radius = parameter_radius(options, R, mu, horizon, d)
-        planned = plan_stream(options, horizon, d, R, radius, mu)
-        # Of the settings that the noise was planned for, whatever is set while the stream goes on.
-        sums = pair_sums(options, R)
-        plan = stream_fit(options, planned, lambda: planned.open(sums, d, randomness))
-        return self._execute(plan, delta, randomness, horizon)
+        task = self._public_task(horizon, d, delta, 0.0, randomness)
+        stream = STREAM_PLANNERS[type(options)](options, task)
+        opened: PairStream = self._charge_and_run(stream.opening(), delta, randomness)
+        return opened
 
     def _end_stream(self) -> None:
         """Forget a stream: what was fitted since is no part of it, and the next ``partial_fit`` opens another one."""
@@ -329,3 +326,16 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
     def __getstate__(self) -> dict[str, Any]:
         # Raw records and the noiseless iterate must not travel with the model.
         return {k: v for k, v in super().__getstate__().items() if k != "_stream"}
+
+
+def _check_two(classes: NDArray[Any]) -> None:
+    """Refuse class lists that have no AUC."""
+    if len(classes) > 2:
+        raise InvalidParameterError(
+            "Only binary classification is supported. The type of the target is multiclass: expected 2 classes, found "
+            f"{len(classes)}. Compare one class with the rest."
+        )
+    if len(classes) < 2:
+        raise InvalidParameterError(
+            "an AUC needs two classes; found one class. Check the labels, or pass classes=[negative, positive]."
+        )

@@ -1,17 +1,17 @@
 """The base of all learners: checked tables, a budget that is charged first, and a statement at the end.
 
 A private fit has three acts: *plan* (public numbers only), *charge* (the plan's event, before any draw) and *run*.
-``PrivateEstimator._execute`` is the one place that charges and runs a plan.
+``PrivateEstimator._charge_and_run`` is the one place that charges and runs a plan.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,8 +25,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.budget import charge_to
-from pairwise.accounting.events import Adjacency
 from pairwise.accounting.parameters import resolved_delta
+from pairwise.algorithms.plan import FitPlan
 from pairwise.errors import InvalidParameterError, check_scale, without_context
 from pairwise.estimators.parts import warn_of_parts
 from pairwise.noise.randomness import Randomness
@@ -34,7 +34,6 @@ from pairwise.pairs.clipping import clip_records
 from pairwise.statement import DataSetStatement, UnsoundWarning
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
     from sklearn.utils import Tags
 
 MINIMUM_RECORDS = 4
@@ -71,38 +70,6 @@ _EXACT_LARGE = (
 )
 # Fits without a budget of each lineage of clones, in this process.
 _FITS: Counter[str] = Counter()
-
-
-@dataclass(frozen=True)
-class FitPlan:
-    """A private fit decided in advance. It holds no data; ``run`` closes over them.
-
-    Attributes
-    ----------
-    event : DpEvent
-        All that the fit will release.
-    sensitivity : float
-        Sensitivity of what noise is added to, under ``adjacency``.
-    run : callable
-        Draws and returns the parameter.
-    mechanism, proof : str
-        For the statement.
-    adjacency : Adjacency
-    unit : str
-        What is replaced or zeroed out.
-    assumptions, not_protected, notes : tuple of str
-    """
-
-    event: DpEvent
-    sensitivity: float
-    run: Callable[[], Any]
-    mechanism: str
-    proof: str
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
-    unit: str = "one record"
-    assumptions: tuple[str, ...] = ()
-    not_protected: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def without_seed(state: dict[str, Any]) -> dict[str, Any]:
@@ -172,40 +139,47 @@ def declared_classes(classes: Any) -> NDArray[Any]:
     return labels
 
 
-_MISSING = "Drop such records, or fill them by a public rule: PublicScaler(missing=...)."
-# What to say where a complaint of scikit-learn has some words in it; the first that fits.
-_REFUSALS = {
-    "NAType": f"X holds missing values (pandas' NA). {_MISSING}",
-    "could not convert": "features must be numbers; found text in X. Encode or drop such columns first.",
-    "invalid literal": "features must be numbers; found text in X. Encode or drop such columns first.",
-    "Complex data": "Complex data not supported: features must be real numbers. Give the two parts a column each.",
-    "array=": "Expected 2D array, one row per record; found another shape. Reshape your data: array.reshape(1, -1) for one "
-    "record, array.reshape(-1, 1) for one feature.",
-    "Input y contains": "y contains infinity. Give these records another label.",
-    "contains NaN": f"X contains NaN or infinity. {_MISSING}",
-    "contains infinity": f"X contains NaN or infinity. {_MISSING}",
-}
-
-
-def _without_values(error: Exception) -> Exception:
-    """Return scikit-learn's complaint about a table without anything that stands in it."""
-    if isinstance(error, OverflowError):
-        return InvalidParameterError(
-            "X holds a number beyond all floats. Give such features in another unit."
-        )
-    message = str(error)
-    refusal = next((said for words, said in _REFUSALS.items() if words in message), None)
-    if refusal is not None:
-        return InvalidParameterError(refusal)
-    # Of the same kind, but without the errors that it grew out of.
-    return type(error)(message) if type(error) in (ValueError, TypeError) else ValueError(message)
+def _fault_of(X: Any, *labels: Any) -> str | None:
+    """Return what is wrong with a table of numbers and its labels, without anything that stands in them; None if unknown."""
+    missing = "Drop such records, or fill them by a public rule: PublicScaler(missing=...)."
+    table = np.asarray(X)
+    if table.dtype.kind == "c":
+        return "Complex data not supported: features must be real numbers. Give the two parts a column each."
+    try:
+        numbers = table.astype(np.float64)
+    except OverflowError:
+        return "X holds a number beyond all floats. Give such features in another unit."
+    except ValueError:
+        return "features must be numbers; found text in X. Encode or drop such columns first."
+    except TypeError:
+        absent = np.frompyfunc(is_pandas_na, 1, 1)(table).any()
+        return f"X holds missing values (pandas' NA). {missing}" if absent else None
+    if not np.isfinite(numbers).all():
+        return f"X contains NaN or infinity. {missing}"
+    if any(np.asarray(y).dtype.kind == "f" and np.isinf(y).any() for y in labels):
+        return "y contains infinity. Give these records another label."
+    return None
 
 
 def validated(estimator: Any, X: Any, *labels: Any, **settings: Any) -> Any:
-    """Return what scikit-learn's ``validate_data`` does; its complaints show nothing of the table."""
-    return without_context(
-        lambda: validate_data(estimator, X, *labels, **settings), _without_values
-    )
+    """Return what scikit-learn's ``validate_data`` does; a refusal shows nothing of the table."""
+
+    def refusal(error: Exception) -> Exception:
+        fault, dimensions = None, 0
+        with contextlib.suppress(ValueError):
+            dimensions = np.ndim(X)
+        if dimensions != 2:
+            fault = (
+                "Expected 2D array, one row per record; found another shape. Reshape your data: array.reshape(1, -1) for "
+                "one record, array.reshape(-1, 1) for one feature."
+            )
+        elif settings["dtype"] is np.float64 and not issparse(X):
+            fault = _fault_of(X, *labels)
+        # Otherwise the words of scikit-learn, which name shapes and columns, without the errors that they grew out of.
+        known = TypeError if isinstance(error, TypeError) else ValueError
+        return known(str(error)) if fault is None else InvalidParameterError(fault)
+
+    return without_context(lambda: validate_data(estimator, X, *labels, **settings), refusal)
 
 
 def _refuse_sparse(X: Any) -> None:
@@ -291,23 +265,22 @@ class PrivateEstimator(BaseEstimator):
     def _check_settings(self, n: int) -> float:
         """Return δ after checking ε, δ and the record norm."""
         delta = resolved_delta(self.epsilon, self.delta, n)
-        check_scale(data_norm=self.data_norm)
+        check_scale("data_norm", self.data_norm)
         return delta
 
     # -- charge, run, state
 
-    def _execute(self, plan: FitPlan, delta: float, randomness: Randomness, n: int) -> Any:
-        """Charge the plan, run it, and set ``statement_``, ``privacy_event_`` and what ``sensitivity`` returns.
-
-        ``n`` is how many terms a sum has at most.
-        """
+    def _charge_and_run(
+        self, plan: FitPlan, delta: float, randomness: Randomness, *data: Any
+    ) -> Any:
+        """Charge the plan, run it on private data, and set ``statement_`` and what else tells of it."""
         if math.isfinite(self.epsilon):
             warn_of_parts()
             self._warn_of_another_fit()
         label = type(self).__name__
         charge_to(self.budget, plan.event, label=label, adjacency=plan.adjacency, unit=plan.unit)
-        result = plan.run()
-        self._record(plan, delta, randomness, n)
+        result = plan.run(*data, randomness)
+        self._record(plan, delta, randomness)
         return result
 
     def _warn_of_another_fit(self) -> None:
@@ -325,7 +298,7 @@ class PrivateEstimator(BaseEstimator):
                 stacklevel=2,
             )
 
-    def _record(self, plan: FitPlan, delta: float, randomness: Randomness, n: int) -> None:
+    def _record(self, plan: FitPlan, delta: float, randomness: Randomness) -> None:
         self.privacy_event_ = plan.event
         self._sensitivity_ = float(plan.sensitivity)
         epsilon = epsilon_of(plan.event, delta)
@@ -333,7 +306,7 @@ class PrivateEstimator(BaseEstimator):
         if math.isfinite(self.epsilon) and epsilon <= self.epsilon * (1 + 1e-6):
             epsilon = float(self.epsilon)
         private = math.isfinite(epsilon)
-        exact = n <= _LARGEST_COVERED
+        exact = plan.terms <= _LARGEST_COVERED
         notes = list(plan.notes)
         if private:
             notes.append(_EXACT if exact else _EXACT_LARGE)

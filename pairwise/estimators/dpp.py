@@ -7,6 +7,7 @@ Source: Li, Pan, Sui, Tsang, *Secure Metric Learning via Differential Pairwise P
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import release_mu
-from pairwise.algorithms.contrastive import contrastive_descent, plan_contrastive
+from pairwise.algorithms.noisy_contrastive import contrastive_descent, plan_contrastive
 from pairwise.algorithms.options import Edges
+from pairwise.algorithms.plan import FitPlan
 from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole
-from pairwise.estimators.base import FitPlan, keeps_state_on_error, refuse_fit_parameters
+from pairwise.estimators.base import keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.metric import MahalanobisMetric
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
@@ -126,23 +128,22 @@ class DPPMetricLearner(MahalanobisMetric):
         delta = self._check_settings(len(index))
         kappa = _declared(options, private=math.isfinite(self.epsilon))
         adjacency = Adjacency(options.adjacency)
-        learning = plan_contrastive(
+        descent = plan_contrastive(
             len(index),
             d,
             d if self.n_components is None else min(int(self.n_components), d),
-            release_mu(float(self.epsilon), delta),
+            mu=release_mu(float(self.epsilon), delta),
             data_norm=float(self.data_norm),
             kappa=kappa,
             in_place=adjacency is Adjacency.REPLACE_ONE,
         )
-        randomness = Randomness(self.random_state)
-        records = clip_records(points, float(self.data_norm))
         plan = FitPlan(
-            event=learning.noise.event(learning.steps),
-            sensitivity=learning.noise.sensitivity,
-            run=lambda: contrastive_descent(records, index, dissimilar, learning, randomness),
+            event=descent.noise.event(descent.steps),
+            sensitivity=descent.noise.sensitivity,
+            terms=len(index),
+            run=partial(contrastive_descent, descent),
             mechanism=(
-                f"contrastive metric learning on a list of pairs ({learning.steps} steps, all pairs, Gaussian noise, "
+                f"contrastive metric learning on a list of pairs ({descent.steps} steps, all pairs, Gaussian noise, "
                 f"kappa = {kappa})"
             ),
             proof="errata DPP-2 (one clip of the whole matrix); groups of pairs by adding up",
@@ -157,9 +158,11 @@ class DPPMetricLearner(MahalanobisMetric):
                 "(errata DPP-12)",
             ),
         )
-        self.components_ = self._execute(plan, delta, randomness, len(index))
+        records = clip_records(points, float(self.data_norm))
+        randomness = Randomness(self.random_state)
+        self.components_ = self._charge_and_run(plan, delta, randomness, records, index, dissimilar)
         self._n_features_out = len(self.components_)
-        self.kappa_, self.noise_scale_ = kappa, learning.noise.sigma / learning.clip
+        self.kappa_, self.noise_scale_ = kappa, descent.noise.sigma / descent.clip
         return self
 
 

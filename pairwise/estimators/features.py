@@ -177,11 +177,8 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         return low, high
 
     def _range(self) -> tuple[float, float]:
-        try:
-            first, last = (float(end) for end in self.output_range)
-        except (TypeError, ValueError):
-            first = last = math.nan
-        if not (math.isfinite(first) and math.isfinite(last) and first < last):
+        first, last = map(float, self.output_range)
+        if not -math.inf < first < last < math.inf:
             raise InvalidParameterError(
                 f"output_range must be two finite numbers in order; found {self.output_range!r}."
             )

@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.moments import Moments, plan_moments, release_moments
+from pairwise.algorithms.plan import FitPlan
 from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole, finite_numbers
 from pairwise.estimators.base import (
-    FitPlan,
     PrivateEstimator,
     keeps_state_on_error,
     refuse_fit_parameters,
@@ -246,25 +246,26 @@ class PrivateMetricLearner(MahalanobisMetric):
             raise InvalidParameterError(
                 "a metric needs two classes at least; found one class. Check y, or pass classes."
             )
-        codes = np.searchsorted(self.classes_, labels).astype(np.int64)
-        randomness = Randomness(self.random_state)
-        release = plan_moments(release_mu(float(self.epsilon), delta), d, len(self.classes_))
-        R = float(self.data_norm)
+        classes, R = len(self.classes_), float(self.data_norm)
+        release = plan_moments(release_mu(float(self.epsilon), delta), d, classes)
 
-        def run() -> NDArray[np.float64]:
-            z = clip_records(table, R) / R
-            moments = release_moments(z, codes, len(self.classes_), release, randomness)
+        def learn(rows: Array, codes: NDArray[np.int64], randomness: Randomness) -> Array:
+            moments = release_moments(rows / R, codes, classes, release, randomness)
             return discriminant_metric(moments, self.n_components)
 
         plan = FitPlan(
             event=release.event(),
             sensitivity=release.sensitivity,
-            run=run,
+            terms=n,
+            run=learn,
             mechanism="Gaussian release of class sums, counts and second moment; metric from it",
             proof="head of pairwise.algorithms.moments",
             notes=("classes are protected, since they are part of the record",),
         )
-        self.components_ = self._execute(plan, delta, randomness, n)
+        rows, codes = clip_records(table, R), np.searchsorted(self.classes_, labels)
+        self.components_ = self._charge_and_run(
+            plan, delta, Randomness(self.random_state), rows, codes
+        )
         self._n_features_out = len(self.components_)
         return self
 

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 
 from pairwise.accounting.accountant import ORDERS, zcdp_cost
 from pairwise.accounting.budget import charge_to
-from pairwise.accounting.events import Adjacency, dp_event
+from pairwise.accounting.events import Adjacency, dp_event, refuse_other_terms
 from pairwise.accounting.parameters import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
@@ -155,29 +155,20 @@ class TrialAccount:
             raise BudgetClosedError(
                 "the trial has ended, or this is a copy of its account elsewhere; nothing was drawn."
             )
-        if adjacency is not None and Adjacency(adjacency) is not _RELATION:
-            raise InvalidParameterError(
-                f"a search is for {_RELATION}; found a release for {Adjacency(adjacency)}."
-            )
-        if unit is not None and unit != _UNIT:
-            raise InvalidParameterError(
-                f"a search protects {_UNIT!r}; found a release for {unit!r}."
-            )
+        refuse_other_terms("a search", (_RELATION, _UNIT), adjacency, unit)
+        cost = zcdp_cost(event)
         with _CHARGING:
-            self._enter(zcdp_cost(event), label or type(event).__name__)
-
-    def _enter(self, cost: float, label: str) -> None:
-        if self._parts:
-            raise InvalidParameterError(
-                "this trial is divided into parts. Charge every release to one of them."
-            )
-        if not self._spent + cost <= self._limit:
-            raise BudgetExceededError(
-                f"the release {label!r} was refused: with it the trial would cost "
-                f"{self._spent + cost:.6g} of rho {self._limit:.6g}. Nothing was drawn. "
-                "Take epsilon from account.epsilon(delta, share)."
-            )
-        self._spent += cost
+            if self._parts:
+                raise InvalidParameterError(
+                    "this trial is divided into parts. Charge every release to one of them."
+                )
+            if not self._spent + cost <= self._limit:
+                raise BudgetExceededError(
+                    f"the release {label or type(event).__name__!r} was refused: with it the trial would cost "
+                    f"{self._spent + cost:.6g} of rho {self._limit:.6g}. Nothing was drawn. "
+                    "Take epsilon from account.epsilon(delta, share)."
+                )
+            self._spent += cost
 
     def close(self) -> None:
         """Refuse all further charges, to the parts as well."""

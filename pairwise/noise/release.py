@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairwise.errors import InvalidParameterError, check_positive, check_whole
+from pairwise.errors import InvalidParameterError, check_whole
 from pairwise.noise.discrete import discrete_gaussian, exponential_choice
 from pairwise.noise.randomness import Randomness
 
@@ -164,7 +164,8 @@ def exact_gaussian(
     sensitivity: float, sigma: float, dimension: int, *, rho: float = 0.0
 ) -> GaussianPlan:
     """Return the exact Gaussian release with noise ``sigma``; its rho follows, or is ``rho`` where that is larger."""
-    check_positive(sigma=sigma)
+    if not 0 < sigma < math.inf:
+        raise InvalidParameterError(f"sigma must be a positive finite number; found {sigma!r}.")
     grid, total = _rounded(sensitivity, dimension)
     true = total * total / (2.0 * sigma * sigma) * (1.0 + 1e-15)
     return GaussianPlan(sensitivity, sigma, dimension, grid, max(true, rho))

@@ -9,13 +9,13 @@ stays convex, and has half of the bound. So one gradient is at most 2R long for 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.errors import InvalidParameterError
-from pairwise.pairs.clipping import clip_records
 
 Array = NDArray[np.float64]
 
@@ -51,96 +51,57 @@ def logistic_weights(positive: Array, negative: Array) -> tuple[Array, Array]:
         return a, b
     step = max(1, _BLOCK_ENTRIES // len(negative))
     for start in range(0, len(positive), step):
-        weights = _slope("logistic", np.subtract.outer(positive[start : start + step], negative))
+        weights = slope("logistic", np.subtract.outer(positive[start : start + step], negative))
         a[start : start + step] = weights.sum(axis=1)
         b += weights.sum(axis=0)
     return a, b
 
 
-def _slope(loss: str, margin: Array) -> Array:
+def slope(loss: str, margin: Array) -> Array:
     """Return a, the weight of pairs at score differences s_p - s_q."""
-    check_loss(loss)
     if loss == "hinge":
         return (margin < 1.0).astype(np.float64)
     with np.errstate(over="ignore"):
         return np.asarray(np.minimum(1.0, 2.0 / (1.0 + np.exp(2.0 * margin))))
 
 
-def check_loss(loss: str) -> None:
-    """Refuse a loss that has no gradient here."""
-    if loss not in LOSSES:
-        raise InvalidParameterError(
-            f"loss must be one of {', '.join(map(repr, LOSSES))}; found {loss!r}."
-        )
-
-
 @dataclass(frozen=True)
 class PairBounds:
-    """Public bounds of the gradients of a table: all that a plan reads.
-
-    Attributes
-    ----------
-    n : int
-        Number of records.
-    dimension : int
-        Number of coordinates of a gradient.
-    loss : str
-    change : float
-        D, how far one gradient moves at most when a record in it is replaced; no gradient is longer.
-    smoothness : float or None
-        L, the Lipschitz constant of one gradient; None where it has a kink.
-    """
-
-    n: int
-    dimension: int
-    loss: str
-    change: float
-    smoothness: float | None
-
-
-def pair_bounds(n: int, d: int, loss: str = "logistic", data_norm: float = 1.0) -> PairBounds:
-    """Return the bounds of an AUC loss on records of norm R = ``data_norm``: D = 2R, and L = 4R² of the logistic loss.
+    """Public bounds of the pair gradients of a table: all that a plan reads.
 
     All gradients of a pair have the form a(z - x) with 0 <= a <= 1, so two of them that share the record z differ by
     ‖a x - b x' - (a - b) z‖ <= (a + b + |a - b|)R = 2 max(a, b) R when the label stays, and one of the two is zero when it
     changes.
     """
-    check_loss(loss)
-    return PairBounds(n, d, loss, 2.0 * data_norm, None if loss == "hinge" else 4.0 * data_norm**2)
+
+    n: int  # records, or the horizon of a stream
+    d: int  # features
+    loss: str = "logistic"
+    data_norm: float = 1.0  # R
+
+    def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise InvalidParameterError(
+                f"loss must be one of {', '.join(map(repr, LOSSES))}; found {self.loss!r}."
+            )
+
+    @property
+    def change(self) -> float:
+        """D = 2R: how far a gradient moves at most when a record in it is replaced, and how long it is at most."""
+        return 2.0 * self.data_norm
+
+    @property
+    def smoothness(self) -> float:
+        """L = 4R², the Lipschitz constant of one gradient; infinite for the hinge, which has a kink."""
+        return math.inf if self.loss == "hinge" else 4.0 * self.data_norm**2
 
 
 class AUCPairs:
-    """Pair gradients of an AUC loss in w, shape (d,).
+    """Pair gradients of an AUC loss in w, shape (d,), of clipped records."""
 
-    Parameters
-    ----------
-    X : (n, d) float64 array
-        Records; clipped here to ``data_norm``.
-    positive : (n,) bool array
-    loss : {"logistic", "hinge"}
-    data_norm : float
-        R.
-
-    Attributes
-    ----------
-    bounds : PairBounds
-    """
-
-    def __init__(
-        self,
-        X: Array,
-        positive: NDArray[np.bool_],
-        loss: str = "logistic",
-        data_norm: float = 1.0,
-    ) -> None:
-        self.X = clip_records(np.ascontiguousarray(X, dtype=np.float64), float(data_norm))
-        self.loss, (self.n, self.dimension) = loss, self.X.shape
-        self.bounds = pair_bounds(self.n, self.dimension, loss, float(data_norm))
-        self.positive = np.asarray(positive, dtype=bool)
-
-    def slope(self, margin: Array) -> Array:
-        """Return the weight of single pairs, in [0, 1], at score differences."""
-        return _slope(self.loss, margin)
+    def __init__(self, X: Array, positive: NDArray[np.bool_], loss: str = "logistic") -> None:
+        self.X, self.positive, self.loss = np.ascontiguousarray(X), positive, loss
+        self.n, self.dimension = X.shape
 
     def all_pairs(self, w: Array) -> Array:
         """Return the sum over all pairs: O(nd + n log n) for the hinge, n₊n₋ exponentials for the logistic loss."""
@@ -157,4 +118,4 @@ class AUCPairs:
         mixed = labels[:, 0] != labels[:, 1]
         ordered = np.where(labels[mixed, :1], pairs[mixed], pairs[mixed, ::-1])
         apart = self.X[ordered[:, 0]] - self.X[ordered[:, 1]]
-        return np.asarray(-(self.slope(apart @ w) @ apart))
+        return np.asarray(-(slope(self.loss, apart @ w) @ apart))

@@ -17,6 +17,7 @@ import json
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -142,23 +143,24 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
-        if self.path != "/codebook":
-            self.send_error(405 if self.path == "/search" else 404)
-            return
         codebook = self.server.catalogue.codebook
-        self._send(200, "application/octet-stream", _pack(np.arange(len(codebook)), codebook))
+        self._serve("/codebook", lambda: _pack(np.arange(len(codebook)), codebook))
 
     def do_POST(self) -> None:
+        self._serve("/search", lambda: self.server.answer(self._body()))
+
+    def _serve(self, path: str, answer: Callable[[], bytes]) -> None:
+        """Send the answer to a request for ``path``, or refuse one for another."""
         try:
-            if self.path != "/search":
-                raise Refusal(405 if self.path == "/codebook" else 404)
-            answer = self.server.answer(self._body())
+            if self.path != path:
+                raise Refusal(405 if self.path in ("/codebook", "/search") else 404)
+            content = answer()
         except Refusal as refusal:
             self.send_error(refusal.status)
         except TimeoutError:
             self.send_error(408)
         else:
-            self._send(200, "application/octet-stream", answer)
+            self._send(200, "application/octet-stream", content)
 
     def _body(self) -> bytes:
         stated = self.headers.get("Content-Length", "")

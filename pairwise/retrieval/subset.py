@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.neighbors import NearestNeighbors
 
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, pure_event
@@ -23,7 +24,6 @@ QUERY_UNIT = "all queries of one client"
 _BITS = 63
 _LEAST_EPSILON = 1e-9
 _INCLUSION = 0.9
-_BLOCK_ENTRIES = 1 << 22
 
 
 def _check(n_cells: int, size: int, epsilon: float) -> None:
@@ -39,22 +39,10 @@ def _check(n_cells: int, size: int, epsilon: float) -> None:
 
 
 def nearest(queries: ArrayLike, records: ArrayLike, k: int) -> NDArray[np.int64]:
-    """Return the rows of ``records`` nearest to each query, nearest first, shape (q, min(k, n)); exact, in blocks."""
-    q, x = (np.asarray(points, dtype=np.float64) for points in (queries, records))
-    if k < 1 or len(x) == 0:
-        raise InvalidParameterError(
-            f"k must be at least 1 and records not empty; found {k} and {len(x)}."
-        )
-    k = min(k, len(x))
-    squares = np.einsum("ij,ij->i", x, x)
-    out = np.empty((len(q), k), dtype=np.int64)
-    step = max(1, _BLOCK_ENTRIES // len(x))
-    for start in range(0, len(q), step):
-        score = squares - 2.0 * (q[start : start + step] @ x.T)
-        best = np.argpartition(score, k - 1, axis=1)[:, :k]
-        order = np.argsort(np.take_along_axis(score, best, axis=1), axis=1, kind="stable")
-        out[start : start + step] = np.take_along_axis(best, order, axis=1)
-    return out
+    """Return the rows of ``records`` nearest to each query, nearest first, shape (q, min(k, n)); exact."""
+    x = np.asarray(records, dtype=np.float64)
+    search = NearestNeighbors(n_neighbors=min(k, len(x)), algorithm="brute").fit(x)
+    return np.asarray(search.kneighbors(np.asarray(queries, np.float64), return_distance=False))
 
 
 def subset_size(n_cells: int, epsilon: float, most: int | None = None) -> int:
@@ -62,20 +50,6 @@ def subset_size(n_cells: int, epsilon: float, most: int | None = None) -> int:
 
     One half would give the ω = C/(e^ε + 1) that serves best to *count* cells from many answers; a single query that is
     re-ranked by its client only loses by leaving its own cell out, and pays for a larger ω in traffic.
-
-    Parameters
-    ----------
-    n_cells : int
-        C.
-    epsilon : float
-        > 0.
-    most : int, optional
-        The largest subset that the traffic allows.
-
-    Returns
-    -------
-    int
-        ω in 1..C. It depends on public numbers only.
     """
     _check(n_cells, 1, epsilon)
     exact = _INCLUSION * n_cells / ((1.0 - _INCLUSION) * math.exp(min(epsilon, 700.0)) + _INCLUSION)

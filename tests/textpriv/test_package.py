@@ -159,10 +159,10 @@ def test_mechanisms_and_what_lies_below_know_no_text_library():
     assert not outside(ROOT / "mechanisms", *lower) & {"spacy", "gensim", "pyarrow"}
 
 
-def test_pairwise_knows_statements_randomness_and_errors_alone():
+def test_pairwise_knows_statements_randomness_errors_and_ledger():
     modules = set().union(*map(imported, (ROOT.parent / "pairwise").rglob("*.py")))
     known = {".".join(name.split(".")[:2]) for name in modules if name.startswith("textpriv")}
-    assert known == {"textpriv.statement", "textpriv.randomness", "textpriv.errors"}
+    assert known == {f"textpriv.{name}" for name in ("statement", "randomness", "errors", "ledger")}
 
 
 def test_only_synthesis_knows_pairwise_and_of_it_noise_and_accounting():

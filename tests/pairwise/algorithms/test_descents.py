@@ -14,25 +14,27 @@ from hypothesis import strategies as st
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.auto import default_radius
-from pairwise.algorithms.descent import (
-    RecordSums,
-    noisy_descent,
-    plan_descent,
-    random_matching,
-    record_bounds,
-)
 from pairwise.algorithms.giga import certified_sensitivity, offline_giga, plan_online, schedule
-from pairwise.algorithms.sgd import (
+from pairwise.algorithms.noisy_descent import (
+    LONGEST_OF_RECORDS,
+    RecordGradients,
+    plan_descent,
+    plan_gradient,
+    random_matching,
+)
+from pairwise.algorithms.options import Gradient
+from pairwise.algorithms.output_sgd import (
     average_sensitivity,
     blocked_sgd,
     involvement,
     shuffled_blocks,
 )
+from pairwise.algorithms.plan import ClippedRecords, PublicTask
 from pairwise.algorithms.streams import plan_leader, root_coefficients, root_sensitivity
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import PlannedRelease
-from pairwise.pairs.losses import LOSSES, AUCPairs, pair_bounds
+from pairwise.pairs.losses import LOSSES, AUCPairs, PairBounds
 
 
 def neighbours(seed: int, n: int = 6, d: int = 2):
@@ -49,40 +51,55 @@ def neighbours(seed: int, n: int = 6, d: int = 2):
             yield (X, y), (Z, z)
 
 
+def public(n: int, d: int, mu: float) -> PublicTask:
+    return PublicTask(
+        n=n, d=d, data_norm=1.0, mu=mu, threshold_share=0.0, shuffle=Randomness(0).permutation
+    )
+
+
+def records(X, y) -> ClippedRecords:
+    return ClippedRecords.of(np.asarray(X, float), np.asarray(y, bool), 1.0)
+
+
+def pairs_of(X, y, loss="logistic") -> AUCPairs:
+    return AUCPairs(records(X, y).rows, y, loss)
+
+
 # -- noisy descent
 
 
 def test_pointwise_sum_is_the_gradient_of_the_cut_square_loss():
     rng = np.random.default_rng(0)
-    sums = RecordSums(rng.normal(size=(7, 2)) / 3, rng.random(7) < 0.5)
+    sums = RecordGradients(rng.normal(size=(7, 2)) / 3, rng.random(7) < 0.5)
     w = np.array([0.2, -0.1, 0.3])
 
     def total(w):
         residual = sums.X @ w - sums.labels
         size = np.abs(residual)
-        return np.where(size <= 0.5, residual**2 / 2, size / 2 - 1 / 8).sum()
+        return np.where(size <= 0.5, residual**2 / 2, size / 2 - 1 / 8).mean()
 
     numeric = [(total(w + 1e-6 * e) - total(w - 1e-6 * e)) / 2e-6 for e in np.eye(3)]
-    np.testing.assert_allclose(sums.all_records(w), numeric, atol=1e-6)
+    np.testing.assert_allclose(sums.mean(w), numeric, atol=1e-6)
 
 
 def test_plan_costs_what_was_asked():
-    plan = plan_descent(pair_bounds(60, 3), release_mu(1.0, 1e-5), 1.0, steps=20)
+    plan = plan_gradient(Gradient(centre_share=0.0, steps=20), public(60, 3, release_mu(1.0, 1e-5)))
     assert 0.99 <= epsilon_of(plan.event, 1e-5) <= 1.0 + 1e-9
-    assert plan.noise.sensitivity == pytest.approx(2 * 2.0 / 60)
+    assert plan.sensitivity == pytest.approx(2 * 2.0 / 60)
 
 
 def test_steps_follow_the_budget_within_their_bounds():
-    bounds = record_bounds(1000, 2)
-    assert [plan_descent(bounds, mu, 1.0).steps for mu in (1e-3, 1e3)] == [10, 400]
+    numbers = {"longest": LONGEST_OF_RECORDS, "sensitivity": 0.001, "dimension": 3, "radius": 1.0}
+    plans = [plan_descent(**numbers, mu=mu, steps=None, most_steps=400) for mu in (1e-3, 1e3)]
+    assert [plan.steps for plan in plans] == [10, 400]
     assert default_radius(1e-6, 100, 4, 30.0) == 0.25
     assert default_radius(math.inf, 100, 4, 30.0) == 20.0
 
 
 def test_large_tables_take_matchings_whose_pair_moves_once():
-    plan = plan_descent(pair_bounds(10_001, 2), 1.0, 1.0, steps=1)
-    assert plan.batching == "matching"
-    assert plan.noise.sensitivity == pytest.approx(2.0 / 5000)
+    plan = plan_gradient(Gradient(centre_share=0.0, steps=1), public(10_001, 2, 1.0))
+    assert "matching" in plan.mechanism
+    assert plan.sensitivity == pytest.approx(2.0 / 5000)
 
 
 @pytest.mark.parametrize("n", [2, 7, 100])
@@ -107,8 +124,10 @@ def test_matchings_are_uniform():
 def test_descent_without_noise_comes_near_the_minimum():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(200, 2)) / 3
-    sums = AUCPairs(X, X[:, 0] > 0)
-    w = noisy_descent(sums, plan_descent(sums.bounds, math.inf, 5.0, steps=400), Randomness(0))
+    plan = plan_gradient(
+        Gradient(centre_share=0.0, radius=5.0, steps=400), public(200, 2, math.inf)
+    )
+    w = plan.run(records(X, X[:, 0] > 0), Randomness(0)).w
     assert abs(w[0]) > 10 * abs(w[1])
 
 
@@ -123,7 +142,7 @@ def test_no_neighbour_moves_giga_past_its_certificate(alpha):
     worst = 0.0
     for seed in range(8):
         for (X, y), (Z, z) in neighbours(seed, n):
-            runs = [offline_giga(AUCPairs(*each), steps, 1.0) for each in ((X, y), (Z, z))]
+            runs = [offline_giga(pairs_of(*each), steps, 1.0) for each in ((X, y), (Z, z))]
             worst = max(worst, float(np.linalg.norm(runs[0] - runs[1])))
     assert 0.2 * bound.average < worst <= bound.average
 
@@ -137,7 +156,7 @@ def test_certified_average_is_that_of_the_specification():
 
 def test_stream_costs_its_mu_with_the_worst_record_at_every_step():
     mu = release_mu(1.0, 1e-5)
-    plan = plan_online(schedule(50, 4.0, 1.0, burn_in=True), 2.0, 4.0, 1.0, mu)
+    plan = plan_online(schedule(50, 4.0, 1.0, burn_in=True), PairBounds(50, 3), 1.0, mu)
     noise = [plan.noise(t, 3) for t in range(plan.steps.first, 51)]
     assert all(each.sigma == pytest.approx(each.sensitivity * plan.scale) for each in noise)
     assert epsilon_of(plan.event, 1e-5) == pytest.approx(1.0, rel=1e-6)
@@ -152,7 +171,7 @@ def test_horizons_without_meaning_are_refused():
         with pytest.raises(InvalidParameterError):
             schedule(n, 4.0, 1.0)
         with pytest.raises(InvalidParameterError):
-            plan_leader(pair_bounds(n, 3), 1.0, 1.0)
+            plan_leader(PairBounds(n, 3), 1.0, 1.0)
 
 
 # -- SGD
@@ -178,7 +197,7 @@ def test_expansion_is_paid_for_unless_the_loss_is_smooth():
 @pytest.mark.parametrize("passes", [1, 3])
 def test_involvement_covers_the_exact_shares_of_pairs(passes):
     n, block = 12, 4
-    blocks = shuffled_blocks(n, passes, block, Randomness(0))
+    blocks = shuffled_blocks(n, passes, block, Randomness(0).permutation)
     assert all(np.bincount(np.concatenate(blocks)) == passes)
     T, exact = len(blocks), np.zeros(n)
     for step in range(1, T):
@@ -194,12 +213,12 @@ def test_no_neighbour_moves_sgd_past_its_bound(loss):
     n, rate = 6, 0.2
     worst, bound = 0.0, 0.0
     for seed in range(8):
-        blocks = shuffled_blocks(n, 3, 2, Randomness(seed))
+        blocks = shuffled_blocks(n, 3, 2, Randomness(seed).permutation)
         change = average_sensitivity(
             involvement(blocks, n), len(blocks), rate, 2.0, smooth=loss == "logistic"
         )
         for (X, y), (Z, z) in neighbours(seed, n):
-            runs = [blocked_sgd(AUCPairs(*t, loss), blocks, rate, 5.0) for t in ((X, y), (Z, z))]
+            runs = [blocked_sgd(pairs_of(*t, loss), blocks, rate, 5.0) for t in ((X, y), (Z, z))]
             moved = float(np.linalg.norm(runs[0] - runs[1]))
             assert moved <= change
             worst, bound = max(worst, moved), max(bound, change)
@@ -209,7 +228,7 @@ def test_no_neighbour_moves_sgd_past_its_bound(loss):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_block_step_is_the_mean_over_its_pairs(loss):
     rng = np.random.default_rng(4)
-    sums = AUCPairs(rng.normal(size=(8, 2)), rng.random(8) < 0.5, loss, 3.0)
+    sums = AUCPairs(rng.normal(size=(8, 2)), rng.random(8) < 0.5, loss)
     blocks = [np.array([0, 1, 2]), np.array([3, 1]), np.array([4, 5, 6])]
     w, total = np.zeros(2), np.zeros(2)
     for step in (1, 2):
@@ -244,7 +263,7 @@ def test_no_record_moves_the_leader_past_its_sensitivity(n, data):
 @pytest.mark.parametrize("seed", range(3))
 def test_no_neighbour_moves_all_releases_of_the_leader_past_its_price(seed, monkeypatch):
     n, mu = 8, 0.7
-    plan = plan_leader(pair_bounds(n, 2), 0.01, mu)
+    plan = plan_leader(PairBounds(n, 2, "hinge"), 0.01, mu)
 
     def releases(table, past=None):
         seen = []
@@ -254,8 +273,7 @@ def test_no_neighbour_moves_all_releases_of_the_leader_past_its_price(seed, monk
             return np.zeros_like(value) if past is None else past[len(seen) - 1]
 
         monkeypatch.setattr(PlannedRelease, "release", release)
-        stream = plan.open(lambda X, y: AUCPairs(X, y.astype(bool), "hinge"), 2, Randomness(0))
-        stream.receive(*table)
+        plan.open(Randomness(0)).receive(records(*table))
         return np.array(seen)
 
     worst = 0.0
@@ -267,17 +285,17 @@ def test_no_neighbour_moves_all_releases_of_the_leader_past_its_price(seed, monk
 
 def test_leader_pays_for_the_rounding_of_all_its_releases():
     for n, size, mu in ((8, 2, 0.7), (1000, 30, 3.0)):
-        plan = plan_leader(pair_bounds(n, size), 1.0, mu)
+        plan = plan_leader(PairBounds(n, size), 1.0, mu)
         releases = n - plan.first + 1
         rounded = plan.noise.sensitivity + plan.noise.grid * math.sqrt(releases * size)
         assert rounded / plan.noise.sigma <= mu
 
 
 def test_stream_refuses_too_many_records_and_to_be_pickled():
-    plan = plan_leader(pair_bounds(5, 2), 1.0, 1.0)
-    stream = plan.open(lambda X, y: AUCPairs(X, y.astype(bool)), 2, Randomness(0))
-    stream.receive(np.zeros((5, 2)), np.arange(5) % 2)
+    plan = plan_leader(PairBounds(5, 2), 1.0, 1.0)
+    stream = plan.open(Randomness(0))
+    stream.receive(records(np.zeros((5, 2)), np.arange(5) % 2))
     with pytest.raises(InvalidParameterError, match="planned for 5"):
-        stream.receive(np.zeros((1, 2)), np.zeros(1))
+        stream.receive(records(np.zeros((1, 2)), [0]))
     with pytest.raises(TypeError, match="raw records"):
         pickle.dumps(stream)

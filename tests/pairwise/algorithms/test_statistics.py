@@ -14,15 +14,16 @@ from pairwise.algorithms.coordinates import Coordinates, plan_coordinates, scali
 from pairwise.algorithms.moments import (
     WEIGHTS,
     Moments,
-    auc_direction,
     moment_sensitivity,
     plan_moments,
     release_moments,
     svec,
     symmetric,
 )
+from pairwise.algorithms.plan import ClippedRecords, PublicTask
+from pairwise.algorithms.statistics import auc_direction
+from pairwise.algorithms.threshold import candidates, right_answers
 from pairwise.estimators.metric import discriminant_metric
-from pairwise.estimators.threshold import candidates, right_answers
 from pairwise.noise.randomness import Randomness
 
 
@@ -141,8 +142,10 @@ def test_long_records_are_told_of_where_they_are_more_than_half(share, expected)
     n = 1000
     X = np.random.default_rng(0).normal(size=(n, 2)) / 10
     X[: int(share * n)] *= 1e3
-    plan = plan_coordinates(n, 2, 1.0, 1.0, 0.1)
-    assert plan.release(X, Randomness(0)).mostly_long is expected
+    shuffle = Randomness(0).permutation
+    public = PublicTask(n=n, d=2, data_norm=1.0, mu=1.0, threshold_share=0.0, shuffle=shuffle)
+    records = ClippedRecords.of(X, np.zeros(n, bool), 1.0)
+    assert plan_coordinates(public, 0.1).release(records, Randomness(0)).mostly_long is expected
 
 
 def test_scale_share_depends_on_public_numbers_and_ends_where_noise_hides_all():

@@ -33,8 +33,8 @@ from pairwise import (
     UnsoundWarning,
 )
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.algorithms.options import ALGORITHMS
 from pairwise.errors import InvalidPairsError, InvalidParameterError
+from pairwise.estimators.rankings import ALGORITHMS
 
 pytestmark = pytest.mark.filterwarnings("ignore::textpriv.statement.UnsoundWarning")
 

@@ -14,7 +14,7 @@ from pairwise import (
     PublicScaler,
 )
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.algorithms.contrastive import clipped_gradient_sum
+from pairwise.algorithms.noisy_contrastive import clipped_gradient_sum
 from pairwise.errors import InvalidParameterError
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -65,6 +65,12 @@ def test_text_in_a_table_is_in_no_error_of_the_chain(call):
     assert "Secret" not in chain(caught.value)
 
 
+def test_rows_of_unequal_length_are_in_no_error_of_the_chain():
+    with pytest.raises(PairwiseError, match="another shape") as caught:
+        PrivateAUCClassifier(epsilon=1.0).fit([["Mr Secret"], ["a", "b"]], [0, 1])
+    assert "Secret" not in chain(caught.value)
+
+
 @pytest.mark.parametrize("absent", [None, float("nan")])
 @pytest.mark.parametrize("as_array", [False, True])
 def test_missing_label_among_text_is_called_a_missing_label(absent, as_array):

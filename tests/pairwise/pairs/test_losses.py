@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pairwise.errors import InvalidParameterError
 from pairwise.pairs.clipping import CLIP_SLACK, clip_records, project_to_ball
-from pairwise.pairs.losses import LOSSES, AUCPairs, hinge_counts
+from pairwise.pairs.losses import LOSSES, AUCPairs, PairBounds, hinge_counts
 
 
 def loss_value(loss: str, margin: float) -> float:
@@ -84,7 +84,7 @@ def test_hinge_counts_are_those_of_brute_force_even_at_ties(seed, n, m, gridded)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_sum_over_all_pairs_is_the_gradient_of_the_summed_loss(loss):
     X, positive = table(0)
-    sums = AUCPairs(X, positive, loss, 5.0)
+    sums = AUCPairs(X, positive, loss)
     w = np.array([0.3, -0.2, 0.5])
 
     def total(w):
@@ -100,7 +100,7 @@ def test_sum_over_all_pairs_is_the_gradient_of_the_summed_loss(loss):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_listed_pairs_are_parts_of_the_whole(loss):
     X, positive = table(1)
-    sums = AUCPairs(X, positive, loss, 2.0)
+    sums = AUCPairs(X, positive, loss)
     w = np.array([0.3, -0.2, 0.5])
     pairs = np.array(list(itertools.combinations(range(9), 2)))
     np.testing.assert_allclose(sums.over(w, pairs), sums.all_pairs(w), atol=1e-12)
@@ -113,28 +113,29 @@ def test_no_pair_passes_its_bound_and_no_replacement_its_change(seed, loss, norm
     X = rng.normal(size=(3, 2)) * norm
     labels = rng.random(3) < 0.5
     w = rng.normal(size=2) / norm
-    sums = AUCPairs(X, labels, loss, norm)
+    sums, bounds = AUCPairs(clip_records(X, norm), labels, loss), PairBounds(3, 2, loss, norm)
     # Records 1 and 2 are two values of one record, paired with record 0.
     one, two = (sums.over(w, np.array([[0, k]])) for k in (1, 2))
-    assert np.linalg.norm(one) <= sums.bounds.change
-    assert np.linalg.norm(one - two) <= sums.bounds.change
+    assert np.linalg.norm(one) <= bounds.change
+    assert np.linalg.norm(one - two) <= bounds.change
 
 
 def test_opposite_records_attain_the_bound():
     for loss in LOSSES:
-        sums = AUCPairs(np.array([[3.0], [-3.0]]), np.array([False, True]), loss, 3.0)
+        sums = AUCPairs(np.array([[3.0], [-3.0]]), np.array([False, True]), loss)
         gradient = sums.over(np.zeros(1), np.array([[0, 1]]))
-        assert abs(gradient[0]) == pytest.approx(sums.bounds.change, rel=3e-6)
+        assert abs(gradient[0]) == pytest.approx(PairBounds(2, 1, loss, 3.0).change)
 
 
 @settings(max_examples=100)
 @given(st.integers(0, 10**6), st.floats(0.1, 5.0))
 def test_no_two_parameters_break_the_smoothness(seed, norm):
     rng = np.random.default_rng(seed)
-    sums = AUCPairs(rng.normal(size=(2, 3)) * norm, np.array([True, False]), "logistic", norm)
+    records = clip_records(rng.normal(size=(2, 3)) * norm, norm)
+    sums = AUCPairs(records, np.array([True, False]))
     v, w = rng.normal(size=(2, 3)) / norm
     apart = np.linalg.norm(sums.all_pairs(v) - sums.all_pairs(w))
-    assert apart <= sums.bounds.smoothness * np.linalg.norm(v - w) * (1 + 1e-9)
+    assert apart <= PairBounds(2, 3, data_norm=norm).smoothness * np.linalg.norm(v - w) * (1 + 1e-9)
 
 
 def test_losses_of_one_class_and_of_far_scores_are_finite():
@@ -144,9 +145,8 @@ def test_losses_of_one_class_and_of_far_scores_are_finite():
             assert not AUCPairs(X, labels, loss).all_pairs(np.full(3, 1e6)).any()
     far = AUCPairs(X, np.arange(9) < 4).all_pairs(np.full(3, 1e6))
     assert np.isfinite(far).all()
-    assert AUCPairs(X, np.arange(9) < 4, "hinge").bounds.smoothness is None
 
 
 def test_unknown_loss_is_refused():
     with pytest.raises(InvalidParameterError, match="logistic"):
-        AUCPairs(np.ones((2, 1)), np.array([True, False]), "square")
+        PairBounds(2, 1, "square")

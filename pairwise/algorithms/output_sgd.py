@@ -1,4 +1,4 @@
-"""Pairwise SGD with output perturbation (YANG): sensitivity of the realised sequence, shuffled passes, blocked steps.
+"""The learner ``SGDOutput`` (YANG): blocked pairwise SGD whose output alone gets noise, fitted to the sequence drawn.
 
 Let step t average gradients over pairs of which a fraction Y_t involves record j, and let one pair's gradient move by at
 most D when a record is replaced. Monotonicity of a convex loss gives u_{t+1} <= √(u_t² + 1) + Y_t for Δ_t = ηD u_t,
@@ -9,29 +9,84 @@ noise may be fitted to the sequence that was drawn.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwise.algorithms.auto import default_radius
+from pairwise.algorithms.coordinates import Ranking, around_origin
+from pairwise.algorithms.options import SGDOutput
+from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
+from pairwise.errors import InvalidParameterError
+from pairwise.noise.release import plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
-from pairwise.pairs.losses import hinge_counts
+from pairwise.pairs.losses import AUCPairs, PairBounds, hinge_counts, slope
 
 if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
-    from pairwise.pairs.losses import AUCPairs
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+# SGD compares every record of a block with all earlier ones; only the hinge has a way round that.
+_LARGEST_COMPARED = 20_000
 
-def shuffled_blocks(n: int, passes: int, block: int, randomness: Randomness) -> list[Indices]:
-    """Return blocks of at most ``block`` indices cut from shuffled passes; every record appears ``passes`` times.
+
+def plan_sgd_output(options: SGDOutput, public: PublicTask) -> FitPlan:
+    """Return the plan of the average of all steps, with noise on it alone."""
+    n, d, mu = public.n, public.d, public.left()
+    bounds = PairBounds(n, d, options.loss, public.data_norm)
+    smooth = math.isfinite(bounds.smoothness)
+    if n > _LARGEST_COMPARED and smooth:
+        raise InvalidParameterError(
+            f"sgd-output compares all pairs with this loss; expected n <= {_LARGEST_COMPARED}, found {n}. "
+            "Use algorithm='auto', or loss='hinge', which needs one sort a step."
+        )
+    # Smooth losses do not expand, so few steps suffice; the hinge needs many small ones (its √t term).
+    block, passes = max(1, n // 10), 10 if smooth else 100
+    if options.steps is not None:
+        passes = max(1, round(options.steps * block / n))
+    blocks = shuffled_blocks(n, passes, block, public.shuffle)
+    T = len(blocks)
+    given = options.radius
+    radius = default_radius(mu, n, d) / public.data_norm if given is None else float(given)
+    # The sum of all steps, public: a mean gradient that never turned would carry w that far.
+    rate = 20.0 * radius / bounds.change / T
+    if smooth:
+        rate = min(rate, 2.0 / bounds.smoothness)  # a longer step would expand
+    moved = average_sensitivity(involvement(blocks, n), T, rate, bounds.change, smooth=smooth)
+    noise = plan_gaussian(min(moved, 2.0 * radius), mu, d)
+
+    def learn(records: ClippedRecords, randomness: Randomness) -> Ranking:
+        pairs = AUCPairs(records.rows, records.positive, options.loss)
+        average = blocked_sgd(pairs, blocks, rate, radius)
+        w = project_to_ball(noise.release(average, randomness), radius)
+        return Ranking(w, around_origin(d, public.data_norm))
+
+    return FitPlan(
+        event=noise.event(),
+        sensitivity=noise.sensitivity,
+        terms=n,
+        run=learn,
+        mechanism=(
+            f"blocked pairwise SGD with output perturbation ({options.loss}, {passes} shuffled passes, {T} steps)"
+        ),
+        proof="head of pairwise.algorithms.output_sgd, for the sequence that was drawn",
+    )
+
+
+def shuffled_blocks(
+    n: int, passes: int, block: int, shuffle: Callable[[int], Indices]
+) -> list[Indices]:
+    """Return public blocks of at most ``block`` indices cut from shuffled passes; every record appears ``passes`` times.
 
     Step l pairs block l + 1 with every index of the blocks up to l. The first block only fills the history, so T blocks
     give T − 1 updates and T iterates to average.
     """
-    order = np.concatenate([randomness.permutation(n) for _ in range(passes)])
+    order = np.concatenate([shuffle(n) for _ in range(passes)])
     return [order[start : start + block] for start in range(0, len(order), block)]
 
 
@@ -78,8 +133,8 @@ def _block_gradient(sums: AUCPairs, w: Array, block: Indices, history: Array) ->
         if sums.loss == "hinge":
             a, b = hinge_counts(scores[p], scores[q], left[p], right[q])
         else:
-            slope = sums.slope(np.subtract.outer(scores[p], scores[q]))
-            a, b = slope @ right[q], left[p] @ slope
+            weights = slope(sums.loss, np.subtract.outer(scores[p], scores[q]))
+            a, b = weights @ right[q], left[p] @ weights
         coefficient[p] -= left[p] * a
         coefficient[q] += right[q] * b
     return np.asarray(coefficient @ sums.X / (len(block) * history.sum()))

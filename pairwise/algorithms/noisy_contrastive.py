@@ -36,31 +36,18 @@ _RATE = 60.0
 
 @dataclass(frozen=True)
 class ContrastivePlan:
-    """Descent on a list of pairs of which ``kappa`` may change together, from public numbers.
+    """Descent on a list of pairs of which ``kappa`` may change together, from public numbers."""
 
-    Attributes
-    ----------
-    rows : int
-        Of W.
-    margin, clip : float
-        Of the contrastive loss, and of the gradient of one pair.
-    step : float
-        Factor on a sum of gradients.
-    steps : int
-    noise : GaussianPlan
-        The release of the sum of one step.
-    """
-
-    rows: int
-    margin: float
-    clip: float
-    step: float
+    rows: int  # of W
+    margin: float  # of the contrastive loss
+    clip: float  # of the gradient of one pair
+    step: float  # factor on a sum of gradients
     steps: int
-    noise: GaussianPlan
+    noise: GaussianPlan  # of the sum of one step
 
 
 def plan_contrastive(
-    m: int, d: int, rows: int, mu: float, *, data_norm: float, kappa: int, in_place: bool
+    m: int, d: int, rows: int, *, mu: float, data_norm: float, kappa: int, in_place: bool
 ) -> ContrastivePlan:
     """Return the plan for ``m`` pairs of records with ``d`` features at a cost of ``mu``.
 
@@ -74,12 +61,10 @@ def plan_contrastive(
 
 
 def _clip_factors(norms: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
-    """Return min(1, bound/norm) for every norm, without dividing by a vanishing one.
-
-    A quotient below the smallest normal number has lost its digits, so it becomes 0.
-    """
+    """Return min(1, bound/norm) for every norm, without dividing by a vanishing one."""
     factors = np.ones_like(norms)
     np.divide(bound, norms, out=factors, where=norms > bound)
+    # A quotient below the smallest normal number has lost its digits.
     factors[factors < np.finfo(np.float64).tiny] = 0.0
     return factors
 
@@ -123,21 +108,9 @@ def clipped_gradient_sum(
     margin: float,
     clip: float,
 ) -> NDArray[np.float64]:
-    """Return the sum of the contrastive gradients of all pairs, each clipped as a whole matrix to norm ``clip``.
+    """Return the sum of the contrastive gradients of all pairs, each clipped as a whole matrix to C = ``clip``.
 
-    Removing any κ pairs changes it by at most κC in Frobenius norm.
-
-    Parameters
-    ----------
-    W : (d', d) float64 array
-    points : (n, d) float64 array
-    index : (m, 2) int array
-        Rows of ``points``, two for each pair.
-    dissimilar : (m,) bool array
-    margin : float
-        m of the contrastive loss, public.
-    clip : float
-        C; the norm of a gradient is ‖c WΔ‖ ‖Δ‖.
+    Removing any κ pairs changes it by at most κC in Frobenius norm. The norm of a gradient is ‖c WΔ‖ ‖Δ‖.
     """
     total = np.zeros_like(W)
     bound = clip * (1.0 - CLIP_SLACK)
@@ -175,10 +148,10 @@ def shrink_singular_values(matrix: NDArray[np.float64], threshold: float) -> NDA
 
 
 def contrastive_descent(
+    plan: ContrastivePlan,
     points: NDArray[np.float64],
     index: NDArray[np.int64],
     dissimilar: NDArray[np.bool_],
-    plan: ContrastivePlan,
     randomness: Randomness,
 ) -> NDArray[np.float64]:
     """Return W after the noisy steps of a plan, shape (rows, d); only the sums of gradients touch the pairs.

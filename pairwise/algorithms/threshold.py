@@ -8,8 +8,20 @@ mechanism chooses at rate r has at most (ln k + t)/r right answers fewer than th
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
+
+from pairwise.accounting.events import compose
+from pairwise.algorithms.coordinates import Ranking
+from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
+from pairwise.noise.release import plan_choice
+
+if TYPE_CHECKING:
+    from pairwise.noise.randomness import Randomness
 
 Array = NDArray[np.float64]
 
@@ -18,13 +30,31 @@ Array = NDArray[np.float64]
 _COUNT, _SPREAD = 65, 2.0
 
 
+def with_threshold(plan: FitPlan, public: PublicTask) -> FitPlan:
+    """Return the plan of a ranking followed by the choice of a threshold for what it learned."""
+    share = public.threshold_share
+    choice = plan_choice(1.0, public.mu * math.sqrt(share))
+
+    def learn_and_choose(records: ClippedRecords, randomness: Randomness) -> Ranking:
+        ranking: Ranking = plan.run(records, randomness)
+        thresholds = candidates(float(np.linalg.norm(ranking.w)) * ranking.coordinates.scale)
+        counts = right_answers(ranking.scores(records.rows), records.positive, thresholds)
+        chosen = int(choice.release(counts, randomness))
+        return replace(ranking, threshold=float(thresholds[chosen]))
+
+    return replace(
+        plan,
+        event=compose([plan.event, choice.event()]),
+        run=learn_and_choose,
+        mechanism=f"{plan.mechanism}, threshold by the exponential mechanism for {share:g} of μ²",
+        proof=f"{plan.proof}; heads of pairwise.algorithms.threshold and of ChoicePlan",
+    )
+
+
 def candidates(largest: float) -> Array:
     """Return thresholds in ascending order, shape (65,): the first lies below every score, the last above.
 
-    Parameters
-    ----------
-    largest : float
-        Bound on the absolute score, public once the ranking is; 0 of a ranking that gives every record the score 0.
+    ``largest`` bounds the absolute score: public once the ranking is, and 0 if that gives every record the score 0.
     """
     steps = np.sinh(np.linspace(-_SPREAD, _SPREAD, _COUNT)) / np.sinh(_SPREAD)
     steps[[0, -1]] = -2.0, 2.0
