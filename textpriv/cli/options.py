@@ -68,7 +68,15 @@ def _read_setting(given: str) -> tuple[str, Any]:
         return name, value
 
 
-FileFormat = Literal["jsonl", "csv", "tsv", "text", "parquet"]
+def _known_format(name: str | None) -> str | None:
+    if name is not None:
+        from textpriv.corpus.formats import FORMATS
+
+        if name not in FORMATS:
+            raise typer.BadParameter(f"expected one of {', '.join(FORMATS)}")
+    return name
+
+
 INDEX = option(
     metavar="DIR", help="Folder made by 'textpriv index'. Default: the built-in English words."
 )
@@ -87,7 +95,11 @@ CONTEXT = option(
     help="Public texts like yours, to also try an attacker who reads words in context. Never the private texts.",
 )
 TEXT_COLUMN = option(default="text", help="Field or column that contains the text.")
-FORMAT = option(help="File format, if the file name does not show it.")
+FORMAT = option(
+    callback=_known_format,
+    metavar="NAME",
+    help="File format, if the file name does not show it, such as jsonl or text.",
+)
 FORCE = flag("--force", "Replace the output if it exists.")
 JSON = flag("--json", "Print one JSON object on standard output.")
 

@@ -24,7 +24,6 @@ from textpriv.cli.options import (
     FORMAT,
     JSON,
     TEXT_COLUMN,
-    FileFormat,
     OptionGroup,
     ReleaseOptions,
     flag,
@@ -67,7 +66,7 @@ class FileOptions(OptionGroup):
     drop: list[str] | None = option(
         metavar="COLUMN", help="Leave out these other columns; '*' leaves out all."
     )
-    format: FileFormat | None = FORMAT
+    format: str | None = FORMAT
     encoding: str | None = rare(metavar="NAME", help="Encoding of the input, such as latin-1.")
     on_error: Literal["fail", "skip", "quarantine"] = option(
         default="fail",
@@ -335,7 +334,7 @@ def decode(
     release: ReleaseOptions,
     reading: ReadingOptions,
     text_column: str = TEXT_COLUMN,
-    format: FileFormat | None = FORMAT,
+    format: str | None = FORMAT,
     force: bool = FORCE,
     as_json: bool = JSON,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from textpriv.cli.messages import SKIPPED, print_json, say, shown_progress, waiting, warn
-from textpriv.cli.options import FORCE, FORMAT, INDEX, JSON, FileFormat, OptionGroup, option, rare
+from textpriv.cli.options import FORCE, FORMAT, INDEX, JSON, OptionGroup, option, rare
 from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class MeasureOptions(OptionGroup):
     workers: int = option(default=1, help="Number of worker processes.", min=1)
     engine: Literal["local", "spark", "ray"] = rare(default="local", help="Where sums are made.")
     address: str | None = rare("--address", "--master", help="Spark master or Ray cluster.")
-    format: FileFormat | None = FORMAT
+    format: str | None = FORMAT
     encoding: str | None = rare(metavar="NAME", help="Encoding of the input, such as latin-1.")
     on_error: Literal["fail", "skip"] = option(
         default="fail", help="At a bad record: stop, or leave it out."
@@ -193,12 +193,12 @@ def _measured_and_written(
     from textpriv.synthesis.synthesizer import TextSynthesizer
 
     classes = measuring.classes()
-    plan = _plan_of(source, output, measuring, has_model=drawing.model is not None)
+    plan = _plan_of(
+        source, output, measuring, shown_progress(as_json), has_model=drawing.model is not None
+    )
     if classes == ("",) and plan.format != "text":
         warn("no --label-column is given: the new records will have no labels")
-    records = PrivateRecords(
-        plan, classes, shown_progress(as_json), measuring.engine, measuring.address
-    )
+    records = PrivateRecords(plan, classes)
     place = local_path(str(drawing.model) if is_stream(output.name) else output.name)
     sums = beside(place, "sums")
     others = [each for each in (drawing.model, drawing.report) if each is not None]
@@ -225,7 +225,7 @@ def _measured_and_written(
 
 
 def _plan_of(
-    source: list[str], output: Output, measuring: MeasureOptions, *, has_model: bool
+    source: list[str], output: Output, measuring: MeasureOptions, progress: Any, *, has_model: bool
 ) -> Plan:
     """Return the files of private records; refuse those from which this cannot be measured."""
     from textpriv.corpus.stores import is_stream
@@ -249,7 +249,11 @@ def _plan_of(
         measuring.text_column,
         measuring.label_column,
         measuring.author,
-        **{name: getattr(measuring, name) for name in ("format", "encoding", "on_error")},
+        **{
+            name: getattr(measuring, name)
+            for name in ("format", "encoding", "on_error", "workers", "engine", "address")
+        },
+        on_progress=progress,
     )
 
 
@@ -259,7 +263,7 @@ def _measure_once(
     """Have the noisy sums on the disk, made only if no killed run left them; return notes on what was charged."""
     from textpriv.corpus.synthesis import kept_sums
     from textpriv.statement import at_most
-    from textpriv.synthesis.release import Release
+    from textpriv.synthesis.release import Measurement
     from textpriv.synthesis.synthesizer import PublicSide
 
     side = PublicSide(index)
@@ -268,7 +272,7 @@ def _measure_once(
     ledger = measuring.opened()
     try:
         epsilon, share = measuring.epsilon or 0.0, measuring.new_words or 0.0
-        measurement = Release(space, epsilon, measuring.delta, ledger=ledger, new_words=share)
+        measurement = Measurement(space, epsilon, measuring.delta, ledger=ledger, new_words=share)
     except ValueError as error:
         raise TextprivError(str(error)) from None
     charged = f"A ledger charged {at_most(measurement.author_rho)} rho (zCDP) to each author before any noise was drawn"
@@ -290,7 +294,7 @@ def _measure_once(
         return notes
     if force:
         warn("--force measures again. Earlier measurements of the same people add their loss.")
-    noisy = records.measure(measurement, index, measuring.workers)
+    noisy = records.measure(measurement, side)
     # Beside the sums is what the input is known by, so this file is private; the model that is kept is without.
     noisy.write(sums, vocabulary=side.fingerprint, job=job, seed=secrets.randbits(64))
     return notes

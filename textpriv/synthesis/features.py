@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -88,7 +88,7 @@ class Space:
     vectors: NDArray[np.int64]
     classes: tuple[Label, ...]
     authors: int | None = None
-    topics: Topics | None = field(default=None)
+    topics: Topics | None = None
 
     @property
     def words(self) -> int:
@@ -115,10 +115,6 @@ class Space:
         """Coordinates of the number of records, their mean vectors and products of entries."""
         size = self.vectors.shape[1]
         return 1 + size + size * (size + 1) // 2
-
-    def with_topics(self, topics: Topics) -> Space:
-        """Return the space with cells."""
-        return replace(self, topics=topics)
 
     @cached_property
     def _numbers(self) -> dict[Label, int]:

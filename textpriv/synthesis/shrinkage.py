@@ -41,13 +41,21 @@ def fitted(
     Minimises ``(noisy - expected exp(t))^2 / (2 variance)`` plus the cost of a tilt by damped Newton steps. The cost is that
     of Student's t, so words that a few classes of many have to themselves are not drawn to their centre.
     """
+
+    def descended(tilts: Array) -> Array:
+        """Return the minimum that damped Newton steps reach."""
+        tilts = tilts.clip(-_LARGEST, _LARGEST)
+        for _ in range(_ROUNDS):
+            mean, pull = expected * np.exp(tilts), _pull(tilts - centre, spread)
+            slope = (noisy - mean) * mean / variance - (tilts - centre) * pull
+            step = slope / (mean**2 / variance + pull)
+            tilts = np.clip(tilts + np.clip(step, -_STEP, _STEP), -_LARGEST, _LARGEST)
+        return tilts
+
     # From afar the slope is nearly flat, and there may be two minima: one near the centre, one near the sum's own logarithm.
     deviation = np.sqrt(variance)
     own = np.log(np.maximum(noisy, deviation) / expected)
-    ends = [
-        _descended(start, noisy, expected, variance, centre, spread)
-        for start in (centre, np.where(noisy > 2 * deviation, own, centre))
-    ]
+    ends = [descended(centre), descended(np.where(noisy > 2 * deviation, own, centre))]
     near, far = (
         (noisy - expected * np.exp(end)) ** 2 / (2 * variance)
         + (_FREEDOM + 1) / 2 * np.log1p((end - centre) ** 2 / (_FREEDOM * spread**2))
@@ -56,24 +64,6 @@ def fitted(
     tilts = np.where(far < near, ends[1], ends[0])
     mean = expected * np.exp(tilts)
     return Tilts(tilts, 1 / np.sqrt(mean**2 / variance + _pull(tilts - centre, spread)))
-
-
-def _descended(
-    start: Array,
-    noisy: Array,
-    expected: Array,
-    variance: Array,
-    centre: Array,
-    spread: float | Array,
-) -> Array:
-    """Return the minimum that damped Newton steps reach."""
-    tilts = start.clip(-_LARGEST, _LARGEST)
-    for _ in range(_ROUNDS):
-        mean, pull = expected * np.exp(tilts), _pull(tilts - centre, spread)
-        slope = (noisy - mean) * mean / variance - (tilts - centre) * pull
-        step = slope / (mean**2 / variance + pull)
-        tilts = np.clip(tilts + np.clip(step, -_STEP, _STEP), -_LARGEST, _LARGEST)
-    return tilts
 
 
 def _pull(distance: Array, spread: float | Array) -> Array:

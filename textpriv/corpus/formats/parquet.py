@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -125,6 +125,7 @@ def _regrouped(tables: Iterator[pa.Table], most: int) -> Iterator[pa.Table]:
 
 
 class _ParquetReader(CorpusReader):
+    format, extensions = "parquet", (".parquet",)
     writer = _ParquetWriter
     schema: pa.Schema  # of the rows, without dictionaries
     types: list[pa.DataType]  # of the columns in the file
@@ -215,6 +216,13 @@ class _ParquetReader(CorpusReader):
         where = [first + row for row in kept]
         return Batch(where, self.given(given, numbers), rows, bad, end, end / max(total, 1))
 
+    def new_rows(self, columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        rows = pa.RecordBatch.from_pydict(columns)
+        self.schema, self.types, self.columns = rows.schema, rows.schema.types, rows.schema.names
+        return rows
+
     def spelled(self, row: Any) -> bytes | None:
         import pyarrow as pa
 
@@ -256,4 +264,4 @@ def _plain(field: pa.Field) -> pa.Field:
     return field.with_type(with_children(others.get(str(kind), kind), _plain))
 
 
-FORMATS = {"parquet": _ParquetReader}
+READERS = (_ParquetReader,)
