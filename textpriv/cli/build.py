@@ -31,9 +31,6 @@ class BuildOptions(OptionGroup):
     """Which words are taken, and how they are arranged."""
 
     limit: int | None = option(help="Take only the first words of SOURCE.", min=1)
-    space: Literal["recommended", "euclidean", "unit", "manhattan"] = option(
-        default="recommended", help="How distances are measured. unit: vectors of length 1."
-    )
     prior: Path | None = option(help="File of public 'word count' lines, for --prior counts.")
     language: str | None = option(metavar="CODE", help="Language of words or sets, such as de.")
     lower: bool = flag("--lower", "Lower-case the words, because texts are lower-cased too.")
@@ -104,9 +101,9 @@ class BuildOptions(OptionGroup):
             from textpriv.synthesis.label_axes import LabelAxes
 
             with waiting("matching the sums of the model"):
-                plain = Index.build(words, self.space, k=1, model=model)
+                plain = Index.build(words, k=1, model=model)
                 axes = LabelAxes.load(self.axes_from, index=plain).axes_
-        return Index.build(words, self.space, model=model, axes=axes, progress=shown)
+        return Index.build(words, model=model, axes=axes, progress=shown)
 
 
 def index(
