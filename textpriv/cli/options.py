@@ -104,6 +104,16 @@ FORCE = flag("--force", "Replace the output if it exists.")
 JSON = flag("--json", "Print one JSON object on standard output.")
 
 
+class RunningOptions(OptionGroup):
+    """How files are read, and where the work is done: fields of RunOptions."""
+
+    format: str | None = FORMAT
+    encoding: str | None = rare(metavar="NAME", help="Encoding of the input, such as latin-1.")
+    workers: int = option(default=1, help="Number of worker processes.", min=1)
+    engine: Literal["local", "spark", "ray"] = rare(default="local", help="Where the work is done.")
+    address: str | None = rare("--address", "--master", help="Spark master or Ray cluster.")
+
+
 class MechanismOptions(OptionGroup):
     """Which mechanism is used, over which index, at how much privacy.
 
