@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,22 +57,12 @@ class LabelledTexts(NamedTuple):
 
 @dataclass
 class PrivateRecords:
-    """The private records of some files.
-
-    Parameters
-    ----------
-    plan : Plan
-        Made by :func:`plan_synthesis`.
-    classes : tuple of str or int
-        The declared labels; one for records without labels.
-    documents, skipped
-        The records of the last reading, and those that it left out, by reason.
-    """
+    """The private records of the files of a plan, with labels among the declared classes."""
 
     plan: Plan
-    classes: tuple[Label, ...]
-    documents: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
+    classes: tuple[Label, ...]  # one for records without labels
+    documents: int = 0  # of the last reading
+    skipped: Counter[str] = field(default_factory=Counter)  # of it, by reason
 
     @property
     def is_stream(self) -> bool:
@@ -92,10 +81,7 @@ class PrivateRecords:
     def read(
         self, files: Iterable[int], begun: float = 0.0, part: float = 1.0
     ) -> Iterator[list[LabelledTexts]]:
-        """Yield the records of files in groups that are worth the way to a worker.
-
-        Progress goes from ``begun`` on, by a part of the whole work.
-        """
+        """Yield the records of files in groups that are worth the way to a worker; progress goes on from ``begun``."""
         on_progress, tokens = self.plan.release.on_progress, 0
         group: list[LabelledTexts] = []
         records = size = self.documents = 0
@@ -216,18 +202,10 @@ def plan_synthesis(
 
 @dataclass(frozen=True)
 class Output:
-    """One file of new records.
+    """One file of new records."""
 
-    Parameters
-    ----------
-    name : str
-        A path or URL whose extension shows the format, or "-" for JSON lines on standard output.
-    columns : tuple of str
-        The names of text and label; of the text alone without labels.
-    """
-
-    name: str
-    columns: tuple[str, ...]
+    name: str  # whose extension shows the format, or "-" for JSON lines on standard output
+    columns: tuple[str, ...]  # the names of text and label, or that of the text alone
 
     @cached_property
     def kind(self) -> tuple[str, str | None]:
@@ -271,22 +249,19 @@ class Output:
         if is_stream(self.name):
             return self._write(records, sys.stdout.buffer)
         final, mode = local_path(self.name), 0o666 & ~umask()
-        made, manifest = final, beside(final, "manifest.json")
-        with contextlib.ExitStack() as stack:
-            if is_url(self.name):
-                place = stack.enter_context(tempfile.TemporaryDirectory(dir=final.parent))
-                made, manifest = Path(place, "new"), Path(place, "manifest")
-            manifest.unlink(missing_ok=True)  # of an output that is replaced
-            with atomic_write(made, mode=mode) as raw:
-                written = self._write(records, raw)
-            told = {"textpriv": __version__, "format": self.kind[0], "records": written}
-            told |= {"bytes": made.stat().st_size, "sha256": sha256_file(made)}
-            told["statement"] = statement.to_dict()
-            with atomic_write(manifest, mode=mode) as out:
-                out.write(json.dumps(told, indent=1).encode() + b"\n")
-            if is_url(self.name):
-                stores.put(made, self.name)
-                stores.put(manifest, f"{self.name}.manifest.json")
+        manifest = beside(final, "manifest.json")
+        manifest.unlink(missing_ok=True)  # of an output that is replaced
+        with atomic_write(final, mode=mode) as raw:
+            written = self._write(records, raw)
+        told = {"textpriv": __version__, "format": self.kind[0], "records": written}
+        told |= {"bytes": final.stat().st_size, "sha256": sha256_file(final)}
+        told["statement"] = statement.to_dict()
+        with atomic_write(manifest, mode=mode) as out:
+            out.write(json.dumps(told, indent=1).encode() + b"\n")
+        if is_url(self.name):
+            for path, url in ((final, self.name), (manifest, f"{self.name}.manifest.json")):
+                stores.put(path, url)
+                path.unlink()
         return written
 
     def _write(self, records: Iterable[tuple[str, Label]], raw: BinaryIO) -> int:
