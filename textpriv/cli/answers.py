@@ -72,16 +72,14 @@ def choose(
 
 def _print_comparison(found: MechanismRanking, in_context: bool) -> None:
     """Print mechanisms at the same recovery rate, the default first."""
-    rows = [
-        (
-            *(each.mechanism, each.index, each.prior, f"{each.epsilon:g}", f"{each.recovered:.1%}"),
-            "unknown" if each.reader is None else f"{each.reader:.1%}",
-            *(f"{each.kept:.1%}", f"{each.distance:.2f}"),
-        )
-        for each in found.candidates
-    ]
     header = "mechanism", "index", "prior", "epsilon", "recovered", "whole texts"
-    print_table([(*header, "stay", "distance"), *rows])
+    rows = [(*header, "stay", "distance")]
+    for each in found.candidates:
+        made = each.mechanism, each.index, each.prior, f"{each.epsilon:g}"
+        whole = "unknown" if each.reader is None else f"{each.reader:.1%}"
+        rates = f"{each.recovered:.1%}", whole, f"{each.kept:.1%}"
+        rows.append((*made, *rates, f"{each.distance:.2f}"))
+    print_table(rows)
     attackers = "an attacker who guesses word by word recovers: exact for mechanisms that draw each word by itself."
     tried = "on text drawn from the language model (--context: on yours)"
     if in_context:
@@ -119,7 +117,16 @@ def explain(
         raise typer.BadParameter("give one word, two words, or --documents A B", param_hint="WORD")
     mechanism = amount.build()
     if documents is not None:
-        _explain_documents(mechanism, documents, as_json)
+        from textpriv.guarantees.documents import compare_texts
+        from textpriv.privatizer import Privatizer
+
+        texts = (each.read_text("utf-8") for each in documents)
+        found = compare_texts(Privatizer(mechanism), *texts)
+        if as_json:
+            print_json({**found.to_dict(), "statement": mechanism.statement.to_dict()})
+        else:
+            print("\n".join(found.sentences()))
+        warn("computed from these texts: as private as they are")
     elif len(words) == 2:
         _explain_pair(mechanism, words, as_json)
     else:
@@ -178,18 +185,6 @@ def _explain_pair(mechanism: Mechanism, words: list[str], as_json: bool) -> None
     print(f"One output turns even odds between them into at most {odds_in_words(loss)}{unproved}.")
 
 
-def _explain_documents(mechanism: Mechanism, files: tuple[Path, Path], as_json: bool) -> None:
-    from textpriv.guarantees.documents import compare_texts
-    from textpriv.privatizer import Privatizer
-
-    found = compare_texts(Privatizer(mechanism), *(each.read_text("utf-8") for each in files))
-    if as_json:
-        print_json({**found.to_dict(), "statement": mechanism.statement.to_dict()})
-    else:
-        print("\n".join(found.sentences()))
-    warn("computed from these texts: as private as they are")
-
-
 def _id_of(index: Index, word: str) -> int:
     """Return the id of a typed word. An error does not quote it: messages are kept in logs."""
     vocabulary = index.vocabulary
@@ -215,33 +210,26 @@ def certify(
     **Example:** textpriv certify --recovery 0.1
     """
     if audit:
-        holds = _attack(amount, as_json)
+        from textpriv.guarantees.audit import audit as attack
+
+        with waiting("attacking"):
+            done = attack(amount.mechanism_name, **amount.settings())
+        if all(check.name == "made" for check in done.checks):
+            raise TextprivError(done.checks[0].detail)  # a wrong setting is no refutation
+        holds, content = done.passed, done.to_dict()
     else:
         from textpriv.guarantees.certificate import certify as compute
 
         found = compute(amount.build(), progress=sys.stderr.isatty())
-        holds = found.holds
-        if as_json:
-            print_json(found.to_dict())
-        else:
-            print(found.verdict)
-            print_table([*found.rows(), *(("also", each) for each in found.observed)])
-            for note in found.notes:
-                print(f"{note}.")
+        holds, content = found.holds, found.to_dict()
+    if as_json:
+        print_json(content)
+    elif audit:
+        print("\n- ".join([f"{done}\nWhat this could not have seen:", *done.unseen]))
+    else:
+        print(found.verdict)
+        print_table([*found.rows(), *(("also", each) for each in found.observed)])
+        for note in found.notes:
+            print(f"{note}.")
     if not holds:
         raise typer.Exit(1)
-
-
-def _attack(amount: MechanismOptions, as_json: bool) -> bool:
-    """Attack a mechanism, print what the attack could not have seen, and return whether it withstood."""
-    from textpriv.guarantees.audit import audit
-
-    with waiting("attacking"):
-        done = audit(amount.mechanism_name, **amount.settings())
-    if all(check.name == "made" for check in done.checks):
-        raise TextprivError(done.checks[0].detail)  # a wrong setting is no refutation
-    if as_json:
-        print_json(done.to_dict())
-    else:
-        print("\n- ".join([f"{done}\nWhat this could not have seen:", *done.unseen]))
-    return done.passed

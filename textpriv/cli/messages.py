@@ -105,26 +105,26 @@ def shown_progress(as_json: bool) -> Callable[[Progress], None] | None:
         now = time.monotonic()
         if now - last < _EVENT_SECONDS:
             return
-        last, seconds, fraction = now, now - started, progress.fraction
+        last, seconds, share = now, now - started, progress.fraction
         # Without tokens of the run that is continued, which took none of these seconds.
         rate = (progress.tokens - progress.resumed) / seconds if seconds > 0 else 0.0
-        left = progress.tokens * (1 / fraction - 1) / rate if fraction and rate else None
+        left = progress.tokens * (1 / share - 1) / rate if share and rate else None
         if as_json:
             write_event(
                 "progress",
                 documents=progress.documents,
                 tokens=progress.tokens,
-                fraction=None if fraction is None else round(fraction, 6),
+                fraction=share and round(share, 6),
                 seconds=round(seconds, 3),
                 tokens_per_second=round(rate),
-                seconds_left=None if left is None else round(left, 1),
+                seconds_left=left and round(left, 1),
             )
             return
-        share = "" if fraction is None else f"{fraction:.0%}, "
-        rest = "" if left is None else f", {left:.0f} s left"
-        speed = f", {rate:,.0f} tokens/s" * (progress.tokens > 0)
-        told = f"{share}{progress.documents:,} documents{speed}{rest}"
-        print(f"\r{told:<79}\r", end="", file=sys.stderr, flush=True)
+        told = [] if share is None else [f"{share:.0%}"]
+        told.append(f"{progress.documents:,} documents")
+        told += [f"{rate:,.0f} tokens/s"] if progress.tokens else []
+        told += [] if left is None else [f"{left:.0f} s left"]
+        print(f"\r{', '.join(told):<79}\r", end="", file=sys.stderr, flush=True)
 
     return show
 
