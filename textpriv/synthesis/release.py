@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 
 _FORMAT = 2
 _MOMENTS_SHARE = 0.02  # of the cost (zCDP) of all sums that number, mean vectors and products take
-_ENOUGH = (
-    8_000  # expected records of a class for each unit of noise, from which a class has four cells
-)
+# Expected records of a class for each unit of noise, from which a class has four cells.
+_ENOUGH = 8_000
 _BITS = 2
 _DIRECTION = 1 << 10  # whole numbers in a direction of length one
 _NAMES = ("words", "rows", "lengths")
@@ -251,38 +250,20 @@ def threshold(plan: GaussianPlan, delta: float) -> float:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NoisySums:
-    """The released sums, which are all that is kept of private texts. Everything made of them is as private as they are.
+    """The released sums, which are all that is kept of private texts. Everything made of them is as private as they are."""
 
-    Attributes
-    ----------
-    words : ndarray of float32, shape (rows, V)
-        Sums of word parts. Row ``class * cells + cell``.
-    rows : ndarray, shape (rows,)
-        Noisy numbers of records.
-    lengths : ndarray
-        Noisy numbers of records by length, of bins that begin at ``EDGES``.
-    classes : tuple of str or int
-    sigma : float
-        Standard deviation of the noise of ``words``.
-    epsilon, delta : float
-    authors : int or None
-        Records of one author that count; None if one record is protected.
-    new_words : tuple of str
-        Released words outside the vocabulary; their sums follow those of the vocabulary.
-    share : float
-        Of the cost, for new words.
-    """
-
-    words: NDArray[np.float32]
-    rows: NDArray[np.float64]
-    lengths: NDArray[np.float64]
+    words: NDArray[
+        np.float32
+    ]  # sums of word parts, of shape (rows, V); row ``class * cells + cell``
+    rows: NDArray[np.float64]  # noisy numbers of records, of shape (rows,)
+    lengths: NDArray[np.float64]  # the same by length, of bins that begin at ``EDGES``
     classes: tuple[Label, ...]
-    sigma: float
+    sigma: float  # standard deviation of the noise of ``words``
     epsilon: float
     delta: float
-    authors: int | None
-    new_words: tuple[str, ...]
-    share: float
+    authors: int | None  # records of one author that count; None if one record is protected
+    new_words: tuple[str, ...]  # outside the vocabulary; their sums follow those of the vocabulary
+    share: float  # of the cost, for new words
 
     @property
     def cells(self) -> int:
@@ -302,11 +283,7 @@ class NoisySums:
     def write(self, path: str | os.PathLike[str], **header: Any) -> None:
         """Write the sums as one file, whole or not at all, on the disk when this returns.
 
-        Parameters
-        ----------
-        path : path
-        **header
-            More JSON values, returned by :meth:`read_file`.
+        ``header`` has more JSON values, which :meth:`read_file` returns.
         """
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         arrays = {name: own.pop(name) for name in _NAMES}

@@ -74,15 +74,8 @@ def _pull(distance: Array, spread: float | Array) -> Array:
 def shrunk(noisy: Array, expected: Array, variance: Array, vectors: Array, prior: Prior) -> Tilts:
     """Return tilts from 0, drawn to what word vectors say of them by ridge regression.
 
-    Parameters
-    ----------
-    noisy, expected : ndarray, shape (V,)
-        Sums, and what they would be without a tilt.
-    variance : ndarray, shape (V,)
-        Of ``noisy``.
-    vectors : ndarray, shape (V, d)
-        Of length one; of zeros for a word without one, whose tilt has its own part alone.
-    prior : Prior
+    ``noisy`` are sums and ``variance`` that of their noise, ``expected`` what they would be without a tilt, all of shape
+    (V,). ``vectors``, of shape (V, d), have length one, or are zeros: such a word's tilt has its own part alone.
     """
     wide = float(np.hypot(prior.shared, prior.own))
     own = np.where(vectors.any(axis=1), prior.own, wide)
