@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,7 +15,6 @@ from textpriv.cli.options import (
     RECOVERY,
     RECOVERY_ON,
     MechanismOptions,
-    OptionGroup,
     flag,
     in_domain,
     option,
@@ -30,107 +28,57 @@ if TYPE_CHECKING:
     from textpriv.mechanisms.base import Mechanism
 
 
-class Wanted(OptionGroup):
-    """Over which indexes and mechanisms, and one of three figures."""
-
+def choose(
+    *,
     index: list[str] | None = option(
         metavar="DIR",
         help="Folder made by 'textpriv index'; repeat to compare several of the same words. Default: built-in English.",
-    )
+    ),
     mechanism: list[str] | None = option(
-        metavar="NAME", help="With --recovery: compare this mechanism too. Repeat for several."
-    )
-    recovery: float | None = RECOVERY
-    recovery_on: str | None = RECOVERY_ON
-    odds: float | None = option(
-        help="Largest odds, to 1, between a word and its 10th nearest neighbour, for half of all tokens, such as 20."
-    )
-    keep: float | None = option(metavar="SHARE", help="Share of words that stay, such as 0.5.")
-    of: Literal["content", "all"] = option(
-        default="content",
-        help="With --recovery: count all words, or content words (all but function words).",
-    )
-    context: str | None = CONTEXT
+        metavar="NAME", help="Compare this mechanism too. Repeat for several."
+    ),
+    recovery: float | None = RECOVERY,
+    recovery_on: str | None = RECOVERY_ON,
+    context: str | None = CONTEXT,
+    as_json: bool = JSON,
+) -> None:
+    """Choose how to protect texts, by the share of content words that an attacker may recover.
 
-
-def choose(*, wanted: Wanted, as_json: bool = JSON) -> None:
-    """Choose how to protect texts: by recovery, odds, or the share of words that stay.
-
-    With --recovery (default: 0.1) it compares priors of the default mechanism at that recovery rate, and mechanisms that
-    you name. The last line is the command to run.
+    It compares priors of the default mechanism at that recovery rate (default: 0.1), and mechanisms that you name. The last
+    line is the command to run.
 
     **Example:** textpriv choose --recovery 0.1
     """
     from textpriv.guarantees.epsilon import choose as compare
     from textpriv.index.builtin import ENGLISH, open_index
 
-    figures = {"recovery": wanted.recovery, "odds": wanted.odds, "keep": wanted.keep}
-    given = {name: value for name, value in figures.items() if value is not None}
-    given = given or {"recovery": 0.1}
-    if len(given) > 1:
-        raise typer.BadParameter("give one of --recovery, --odds and --keep")
-    names = wanted.index or [ENGLISH]
-    if "recovery" not in given:
-        if len(names) > 1 or wanted.mechanism or wanted.context or wanted.recovery_on:
-            raise typer.BadParameter(
-                "several --index, --mechanism, --context and --recovery-on need --recovery"
-            )
-        _print_epsilon(names[0], given, as_json)
-        return
     with waiting("comparing mechanisms"):
         found = compare(
-            {name: in_domain(open_index(name), wanted.recovery_on) for name in names},
-            recovery=given["recovery"],
-            of=wanted.of,
-            context=public_texts(wanted.context),
-            mechanisms=wanted.mechanism or (),
+            {name: in_domain(open_index(name), recovery_on) for name in index or [ENGLISH]},
+            recovery=0.1 if recovery is None else recovery,
+            context=public_texts(context),
+            mechanisms=mechanism or (),
         )
-    _print_comparison(found, as_json, wanted.context is not None, wanted.of)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print_comparison(found, context is not None)
     reached = {each.mechanism for each in found.candidates}
-    if missed := [name for name in wanted.mechanism or () if name not in reached]:
+    if missed := [name for name in mechanism or () if name not in reached]:
         raise OutOfReachError(
             f"{', '.join(missed)} cannot be set to this recovery, as said above. Choose another one."
         )
 
 
-def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
-    from textpriv.guarantees.epsilon import epsilon_for
-    from textpriv.index.builtin import ENGLISH, open_index
-    from textpriv.statement import at_least
-
-    index = open_index(name)
-    with waiting("looking at words"):
-        epsilon = float(at_least(epsilon_for(index, **figure), 4))  # a bound is rounded down
-    where = "" if name == ENGLISH else f" --index {shlex.quote(name)}"
-    command = f"textpriv privatize IN OUT{where} --epsilon {epsilon:g}"
-    if as_json:
-        print_json({"index": name, "command": command, "epsilon": epsilon, **figure})
-    else:
-        print(f"epsilon {epsilon:g}\n\n{command}")
-
-
-def _print_comparison(found: MechanismRanking, as_json: bool, in_context: bool, of: str) -> None:
+def _print_comparison(found: MechanismRanking, in_context: bool) -> None:
     """Print mechanisms at the same recovery rate, the default first."""
-    if as_json:
-        print_json(found.to_dict())
-        return
-    header = (
-        "mechanism",
-        "index",
-        "prior",
-        "epsilon",
-        "recovered",
-        "whole texts",
-        "stay",
-        "distance",
-    )
-    rows = [header]
+    header = "mechanism", "index", "prior", "epsilon", "recovered", "whole texts"
+    rows = [(*header, "stay", "distance")]
     for each in found.candidates:
         made = each.mechanism, each.index, each.prior, f"{each.epsilon:g}"
         whole = "unknown" if each.reader is None else f"{each.reader:.1%}"
-        rows.append(
-            (*made, f"{each.recovered:.1%}", whole, f"{each.kept:.1%}", f"{each.distance:.2f}")
-        )
+        rates = f"{each.recovered:.1%}", whole, f"{each.kept:.1%}"
+        rows.append((*made, *rates, f"{each.distance:.2f}"))
     print_table(rows)
     attackers = "an attacker who guesses word by word recovers: exact for mechanisms that draw each word by itself."
     tried = "on text drawn from the language model (--context: on yours)"
@@ -138,7 +86,7 @@ def _print_comparison(found: MechanismRanking, as_json: bool, in_context: bool, 
         attackers = "the better of two attackers recovers: one who guesses word by word, and a reader of whole texts."
         tried = "on one draw of your public text"
     print(
-        f"\nrecovered: share of {'content words' if of == 'content' else 'tokens'} that {attackers}\n"
+        f"\nrecovered: share of content words that {attackers}\n"
         f"whole texts: share that a reader of whole texts recovers, estimated {tried}. A better reader may recover more.\n"
         "distance: mean distance to the output; 1 is that of two unrelated words."
     )
@@ -169,7 +117,16 @@ def explain(
         raise typer.BadParameter("give one word, two words, or --documents A B", param_hint="WORD")
     mechanism = amount.build()
     if documents is not None:
-        _explain_documents(mechanism, documents, as_json)
+        from textpriv.guarantees.documents import compare_texts
+        from textpriv.privatizer import Privatizer
+
+        texts = (each.read_text("utf-8") for each in documents)
+        found = compare_texts(Privatizer(mechanism), *texts)
+        if as_json:
+            print_json({**found.to_dict(), "statement": mechanism.statement.to_dict()})
+        else:
+            print("\n".join(found.sentences()))
+        warn("computed from these texts: as private as they are")
     elif len(words) == 2:
         _explain_pair(mechanism, words, as_json)
     else:
@@ -228,18 +185,6 @@ def _explain_pair(mechanism: Mechanism, words: list[str], as_json: bool) -> None
     print(f"One output turns even odds between them into at most {odds_in_words(loss)}{unproved}.")
 
 
-def _explain_documents(mechanism: Mechanism, files: tuple[Path, Path], as_json: bool) -> None:
-    from textpriv.guarantees.documents import compare_texts
-    from textpriv.privatizer import Privatizer
-
-    found = compare_texts(Privatizer(mechanism), *(each.read_text("utf-8") for each in files))
-    if as_json:
-        print_json({**found.to_dict(), "statement": mechanism.statement.to_dict()})
-    else:
-        print("\n".join(found.sentences()))
-    warn("computed from these texts: as private as they are")
-
-
 def _id_of(index: Index, word: str) -> int:
     """Return the id of a typed word. An error does not quote it: messages are kept in logs."""
     vocabulary = index.vocabulary
@@ -264,35 +209,27 @@ def certify(
 
     **Example:** textpriv certify --recovery 0.1
     """
-    holds = (_attack if audit else _certify)(amount, as_json)
-    if not holds:
-        raise typer.Exit(1)
+    if audit:
+        from textpriv.guarantees.audit import audit as attack
 
+        with waiting("attacking"):
+            done = attack(amount.mechanism_name, **amount.settings())
+        if all(check.name == "made" for check in done.checks):
+            raise TextprivError(done.checks[0].detail)  # a wrong setting is no refutation
+        holds, content = done.passed, done.to_dict()
+    else:
+        from textpriv.guarantees.certificate import certify as compute
 
-def _certify(amount: MechanismOptions, as_json: bool) -> bool:
-    from textpriv.guarantees.certificate import certify as compute
-
-    found = compute(amount.build(), progress=sys.stderr.isatty())
+        found = compute(amount.build(), progress=sys.stderr.isatty())
+        holds, content = found.holds, found.to_dict()
     if as_json:
-        print_json(found.to_dict())
+        print_json(content)
+    elif audit:
+        print("\n- ".join([f"{done}\nWhat this could not have seen:", *done.unseen]))
     else:
         print(found.verdict)
         print_table([*found.rows(), *(("also", each) for each in found.observed)])
         for note in found.notes:
             print(f"{note}.")
-    return found.holds
-
-
-def _attack(amount: MechanismOptions, as_json: bool) -> bool:
-    """Attack a mechanism, print what the attack could not have seen, and return whether it withstood."""
-    from textpriv.guarantees.audit import audit
-
-    with waiting("attacking"):
-        done = audit(amount.mechanism_name, **amount.settings())
-    if all(check.name == "made" for check in done.checks):
-        raise TextprivError(done.checks[0].detail)  # a wrong setting is no refutation
-    if as_json:
-        print_json(done.to_dict())
-    else:
-        print("\n- ".join([f"{done}\nWhat this could not have seen:", *done.unseen]))
-    return done.passed
+    if not holds:
+        raise typer.Exit(1)

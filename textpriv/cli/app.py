@@ -13,6 +13,7 @@ import inspect
 import signal
 from collections import Counter
 from collections.abc import Callable
+from inspect import Parameter
 from typing import Any, get_type_hints
 
 import typer
@@ -21,7 +22,7 @@ from typer.core import TyperCommand
 from textpriv import __version__
 from textpriv.cli.answers import certify, choose, explain
 from textpriv.cli.build import index
-from textpriv.cli.messages import as_job
+from textpriv.cli.messages import FAILED, exit_codes
 from textpriv.cli.options import OptionGroup, flag
 from textpriv.cli.pages import playground, report
 from textpriv.cli.privatize import decode, privatize
@@ -63,7 +64,7 @@ def _show_all(ctx: typer.Context, wanted: bool) -> None:
 
 
 class _Command(TyperCommand):
-    """A command that refuses an option given twice.
+    """A command that ends with the exit codes above, and refuses an option given twice.
 
     The parser takes the last of two values: of two text columns one would be released raw.
     """
@@ -78,31 +79,37 @@ class _Command(TyperCommand):
                     )
         return super().parse_args(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        # Of these two, 1 is a finding: a claim that does not hold, an installation that does not work.
+        with exit_codes(2 if self.name in ("certify", "doctor") else FAILED):
+            return super().invoke(ctx)
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+
+def _with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each parameter that is a group by one option for each of its fields."""
-    groups: dict[str, tuple[Any, list[str]]] = {}
-    found: list[tuple[str, Any, Any]] = []
+    groups: dict[str, Any] = {}
+    parameters: list[Parameter] = []
     for each in inspect.signature(command, eval_str=True).parameters.values():
-        group = each.annotation
-        if inspect.isclass(group) and issubclass(group, OptionGroup):
-            hints = get_type_hints(group)
-            groups[each.name] = group, [*hints]
-            found += [(name, getattr(group, name), kind) for name, kind in hints.items()]
-        else:
-            found.append((each.name, each.default, each.annotation))
-    if any(getattr(default, "hidden", False) for _, default, _ in found):
+        fields = {each.name: (each.default, each.annotation)}
+        if inspect.isclass(each.annotation) and issubclass(each.annotation, OptionGroup):
+            group = groups[each.name] = each.annotation
+            fields = {
+                name: (getattr(group, name), kind) for name, kind in get_type_hints(group).items()
+            }
+        for name, (default, kind) in fields.items():
+            parameters.append(
+                Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            )
+    if any(getattr(each.default, "hidden", False) for each in parameters):
         every = flag("--help-all", "Show every option.", callback=_show_all, is_eager=True)
-        found.append(("help_all", every, bool))
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, default, kind in found
-    ]
+        parameters.append(
+            Parameter("help_all", Parameter.KEYWORD_ONLY, default=every, annotation=bool)
+        )
 
     @functools.wraps(command)
     def run(*, help_all: bool = False, **options: Any) -> None:
-        for group, (kind, names) in groups.items():
-            options[group] = kind(**{name: options.pop(name) for name in names})
+        for name, group in groups.items():
+            options[name] = group(**{each: options.pop(each) for each in get_type_hints(group)})
         command(**options)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -110,14 +117,11 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_COMMANDS = (
+for _command in (
     *(demo, index, choose, privatize, synthesize, explain, certify),
     *(report, playground, decode, doctor),
-)
-for _command in _COMMANDS:
-    # Of these, 1 is a finding: a claim that does not hold, an installation that does not work.
-    _failed = 2 if _command in (certify, doctor) else 1
-    app.command(cls=_Command)(as_job(with_groups(_command), _failed))
+):
+    app.command(cls=_Command)(_with_groups(_command))
 
 
 def main() -> None:

@@ -31,9 +31,6 @@ class BuildOptions(OptionGroup):
     """Which words are taken, and how they are arranged."""
 
     limit: int | None = option(help="Take only the first words of SOURCE.", min=1)
-    space: Literal["recommended", "euclidean", "unit", "manhattan"] = option(
-        default="recommended", help="How distances are measured. unit: vectors of length 1."
-    )
     prior: Path | None = option(help="File of public 'word count' lines, for --prior counts.")
     language: str | None = option(metavar="CODE", help="Language of words or sets, such as de.")
     lower: bool = flag("--lower", "Lower-case the words, because texts are lower-cased too.")
@@ -62,11 +59,6 @@ class BuildOptions(OptionGroup):
         help="Cluster the words to a tree: its levels and how many groups each has, such as synonyms=5000,kind=500.",
     )
 
-    @property
-    def read_files(self) -> list[str | Path | None]:
-        """Files that are read beside SOURCE."""
-        return [self.prior, self.without, self.function_words, self.text, self.axes_from]
-
     def build(self, source: str) -> Index:
         """Build the index, or the tree."""
         from textpriv.index.index import Index
@@ -80,14 +72,9 @@ class BuildOptions(OptionGroup):
             )
         if self.hierarchy == "file":
             return Tree.from_file(source, self.language)
+        names = "limit", "prior", "language", "function_words"
         with waiting("reading vectors"):
-            words = Vocabulary.load(
-                source,
-                limit=self.limit,
-                prior=self.prior,
-                language=self.language,
-                function_words=self.function_words,
-            )
+            words = Vocabulary.load(source, **{name: getattr(self, name) for name in names})
         if self.lower:
             words = words.lowered()
         if self.without is not None:
@@ -95,18 +82,17 @@ class BuildOptions(OptionGroup):
         shown = sys.stderr.isatty()
         if self.groups:
             return Tree.build(words, groups=self.groups, progress=shown)
-        model, texts = None, public_texts(self.text, self.text_column)
-        if texts is not None:
+        model = axes = None
+        if (texts := public_texts(self.text, self.text_column)) is not None:
             with waiting("counting the language model"):
                 model = NGrams.count(texts, words)
-        axes = None
         if self.axes_from is not None:
             from textpriv.synthesis.label_axes import LabelAxes
 
             with waiting("matching the sums of the model"):
-                plain = Index.build(words, self.space, k=1, model=model)
+                plain = Index.build(words, k=1, model=model)
                 axes = LabelAxes.load(self.axes_from, index=plain).axes_
-        return Index.build(words, self.space, model=model, axes=axes, progress=shown)
+        return Index.build(words, model=model, axes=axes, progress=shown)
 
 
 def index(
@@ -133,7 +119,8 @@ def index(
         return
     if source is None or out is None:
         raise typer.BadParameter("name SOURCE and OUT, or list public sets by --list")
-    refuse_lost(out, "OUT", [source, *options.read_files])
+    public = options.prior, options.without, options.function_words, options.text
+    refuse_lost(out, "OUT", [source, *public, options.axes_from])
     if out.exists() and not (force and (out / META).is_file()):
         raise IndexFolderError(
             f"{out} exists. Choose another. --force replaces an index folder only."

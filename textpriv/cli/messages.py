@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import json
 import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +55,13 @@ def warn(message: object) -> None:
     say(str(message), "warning: ", "yellow")
 
 
+def warn_left_out(skipped: Mapping[str, int]) -> None:
+    """Print how many records were left out, by reason."""
+    if skipped:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in skipped.items())
+        warn(f"left out: {reasons}")
+
+
 def waiting(what: str) -> Status:
     """Show on a terminal what is waited for, while a block runs."""
     from rich.console import Console
@@ -66,6 +72,12 @@ def waiting(what: str) -> Status:
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object on standard output."""
     print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def refuse_mixed(target: str, as_json: bool) -> None:
+    """Refuse an output of texts on standard output beside a JSON object."""
+    if as_json and target == "-":
+        raise typer.BadParameter("--json and the texts cannot share standard output: name a file")
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -93,67 +105,63 @@ def shown_progress(as_json: bool) -> Callable[[Progress], None] | None:
         now = time.monotonic()
         if now - last < _EVENT_SECONDS:
             return
-        last, seconds, fraction = now, now - started, progress.fraction
+        last, seconds, share = now, now - started, progress.fraction
         # Without tokens of the run that is continued, which took none of these seconds.
         rate = (progress.tokens - progress.resumed) / seconds if seconds > 0 else 0.0
-        left = progress.tokens * (1 / fraction - 1) / rate if fraction and rate else None
+        left = progress.tokens * (1 / share - 1) / rate if share and rate else None
         if as_json:
             write_event(
                 "progress",
                 documents=progress.documents,
                 tokens=progress.tokens,
-                fraction=None if fraction is None else round(fraction, 6),
+                fraction=share and round(share, 6),
                 seconds=round(seconds, 3),
                 tokens_per_second=round(rate),
-                seconds_left=None if left is None else round(left, 1),
+                seconds_left=left and round(left, 1),
             )
             return
-        share = "" if fraction is None else f"{fraction:.0%}, "
-        rest = "" if left is None else f", {left:.0f} s left"
-        speed = f", {rate:,.0f} tokens/s" * (progress.tokens > 0)
-        told = f"{share}{progress.documents:,} documents{speed}{rest}"
-        print(f"\r{told:<79}\r", end="", file=sys.stderr, flush=True)
+        told = [] if share is None else [f"{share:.0%}"]
+        told.append(f"{progress.documents:,} documents")
+        told += [f"{rate:,.0f} tokens/s"] if progress.tokens else []
+        told += [] if left is None else [f"{left:.0f} s left"]
+        print(f"\r{', '.join(told):<79}\r", end="", file=sys.stderr, flush=True)
 
     return show
 
 
-def as_job(command: Callable[..., None], failed: int = FAILED) -> Callable[..., None]:
-    """Turn errors of a command into a message and an exit code, ``failed`` if it could not do its work."""
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
-        events.set(False)
-        quiet.set(False)
-        try:
-            with warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_, **__: warn(message)
-                command(*args, **kwargs)
-        except typer.Exit:
-            raise
-        except BrokenPipeError:
-            # The reader has gone, as "| head" does. Python would complain again when it flushes at exit.
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            _say_failed("BrokenPipeError", "Standard output was closed before all was written.")
-            raise typer.Exit(failed) from None
-        except (TextprivError, OSError, UnicodeDecodeError) as error:
-            _say_failed(type(error).__name__, describe(error))
-            raise typer.Exit(failed) from None
-        except KeyboardInterrupt:
-            if events.get():
-                _say_failed("KeyboardInterrupt", "Interrupted.")
-            else:
-                say("\nInterrupted. No output file was written.")
-            raise typer.Exit(INTERRUPTED) from None
-        except BaseException as error:
-            # A signal, wrong usage, or a mistake of ours, whose message may quote anything.
-            if events.get():
-                said = str(error) if isinstance(error, typer.BadParameter) else ""
-                said = "Ended by a signal." if isinstance(error, SystemExit) else said
-                _say_failed(type(error).__name__, said)
-            raise
-
-    return run
+@contextlib.contextmanager
+def exit_codes(failed: int = FAILED) -> Iterator[None]:
+    """Turn errors of a block into a message and an exit code, ``failed`` if it could not do its work."""
+    events.set(False)
+    quiet.set(False)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: warn(message)
+            yield
+    except typer.Exit:
+        raise
+    except BrokenPipeError:
+        # The reader has gone, as "| head" does. Python would complain again when it flushes at exit.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_failed("BrokenPipeError", "Standard output was closed before all was written.")
+        raise typer.Exit(failed) from None
+    except (TextprivError, OSError, UnicodeDecodeError) as error:
+        _say_failed(type(error).__name__, describe(error))
+        raise typer.Exit(failed) from None
+    except KeyboardInterrupt:
+        if events.get():
+            _say_failed("KeyboardInterrupt", "Interrupted.")
+        else:
+            say("\nInterrupted. No output file was written.")
+        raise typer.Exit(INTERRUPTED) from None
+    except BaseException as error:
+        # A signal, wrong usage, or a mistake of ours, whose message may quote anything.
+        if events.get():
+            said = str(error) if isinstance(error, typer.BadParameter) else ""
+            said = "Ended by a signal." if isinstance(error, SystemExit) else said
+            _say_failed(type(error).__name__, said)
+        raise
 
 
 def _say_failed(kind: str, message: str) -> None:

@@ -68,7 +68,15 @@ def _read_setting(given: str) -> tuple[str, Any]:
         return name, value
 
 
-FileFormat = Literal["jsonl", "csv", "tsv", "text", "parquet"]
+def _known_format(name: str | None) -> str | None:
+    if name is not None:
+        from textpriv.corpus.formats import FORMATS
+
+        if name not in FORMATS:
+            raise typer.BadParameter(f"expected one of {', '.join(FORMATS)}")
+    return name
+
+
 INDEX = option(
     metavar="DIR", help="Folder made by 'textpriv index'. Default: the built-in English words."
 )
@@ -87,9 +95,23 @@ CONTEXT = option(
     help="Public texts like yours, to also try an attacker who reads words in context. Never the private texts.",
 )
 TEXT_COLUMN = option(default="text", help="Field or column that contains the text.")
-FORMAT = option(help="File format, if the file name does not show it.")
+FORMAT = option(
+    callback=_known_format,
+    metavar="NAME",
+    help="File format, if the file name does not show it, such as jsonl or text.",
+)
 FORCE = flag("--force", "Replace the output if it exists.")
 JSON = flag("--json", "Print one JSON object on standard output.")
+
+
+class RunningOptions(OptionGroup):
+    """How files are read, and where the work is done: fields of RunOptions."""
+
+    format: str | None = FORMAT
+    encoding: str | None = rare(metavar="NAME", help="Encoding of the input, such as latin-1.")
+    workers: int = option(default=1, help="Number of worker processes.", min=1)
+    engine: Literal["local", "spark", "ray"] = rare(default="local", help="Where the work is done.")
+    address: str | None = rare("--address", "--master", help="Spark master or Ray cluster.")
 
 
 class MechanismOptions(OptionGroup):

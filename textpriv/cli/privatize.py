@@ -12,10 +12,12 @@ from textpriv.cli.messages import (
     events,
     print_json,
     quiet,
+    refuse_mixed,
     say,
     shown_progress,
     waiting,
     warn,
+    warn_left_out,
     write_event,
 )
 from textpriv.cli.options import (
@@ -24,9 +26,9 @@ from textpriv.cli.options import (
     FORMAT,
     JSON,
     TEXT_COLUMN,
-    FileFormat,
     OptionGroup,
     ReleaseOptions,
+    RunningOptions,
     flag,
     option,
     public_texts,
@@ -51,12 +53,28 @@ _SOURCES = typer.Argument(metavar="IN...", help=f"{_SOURCE.help} Several files m
 _SAMPLED = 128  # words of a sample that estimates how many stay
 _MOST = 0.5  # share of words that stay or are recovered, above which a run warns
 _DECODED = 50  # documents between two reports of progress
+_DOCUMENT_LIMITS = "document_limit", "document_nats_limit", "document_rho_limit"
+_AUTHOR_LIMITS = "author_limit", "author_rho_limit"
 
 _TARGET = typer.Argument(metavar="OUT", help="File or folder of the same format, or - for output.")
 
 
-class FileOptions(OptionGroup):
-    """How the files are read, and which columns are copied."""
+class CorpusOptions(RunningOptions):
+    """How records are read, and how a run goes on: fields of RunOptions."""
+
+    on_error: Literal["fail", "skip", "quarantine"] = option(
+        default="fail",
+        help="At a bad record: stop, leave it out, or also keep it raw in OUT.quarantine.jsonl.",
+    )
+    null: Literal["keep", "fail", "empty"] = rare(
+        default="keep", help="A null text stays null, is a bad record, or becomes an empty text."
+    )
+    resume: bool = flag("--resume", "Continue a run that was interrupted.")
+    rotates: bool = flag("--rotates", "Finished shards may be gone from the input.", hidden=True)
+
+
+class ColumnOptions(OptionGroup):
+    """What the columns hold, and which are copied."""
 
     text_column: list[str] | None = option(
         metavar="COLUMN", help="Column that contains the text (default: text). Repeat for several."
@@ -67,103 +85,79 @@ class FileOptions(OptionGroup):
     drop: list[str] | None = option(
         metavar="COLUMN", help="Leave out these other columns; '*' leaves out all."
     )
-    format: FileFormat | None = FORMAT
-    encoding: str | None = rare(metavar="NAME", help="Encoding of the input, such as latin-1.")
-    on_error: Literal["fail", "skip", "quarantine"] = option(
-        default="fail",
-        help="At a bad record: stop, leave it out, or also keep it raw in OUT.quarantine.jsonl.",
-    )
-    null: Literal["keep", "fail", "empty"] = rare(
-        default="keep", help="A null text stays null, is a bad record, or becomes an empty text."
-    )
+    document: str | None = option(metavar="COLUMN", help="Column with each document's name.")
+    author: str | None = rare(metavar="COLUMN", help="Column with each author's name.")
 
-    def arguments(self, detect: list[str] | None) -> dict[str, Any]:
+    def fields(self, detect: list[str] | None) -> dict[str, Any]:
         """Return fields of RunOptions."""
         from textpriv.corpus import ColumnRule
 
-        labels = [each.removeprefix(COLUMN) for each in detect or () if each.startswith(COLUMN)]
-        if len(labels) > 1:
+        spans = [each.removeprefix(COLUMN) for each in detect or () if each.startswith(COLUMN)]
+        if len(spans) > 1:
             raise typer.BadParameter("--detect column:NAME names one column: put all labels there")
         keep = None if self.keep is None else tuple(self.keep)
         return {
-            **{name: getattr(self, name) for name in ("format", "encoding", "on_error", "null")},
             "text_column": self.text_column or ("text",),
+            "document_column": self.document,
+            "author_column": self.author,
+            "labels_column": spans[0] if spans else None,
             "columns": ColumnRule(keep, tuple(self.drop or ())),
-            "labels_column": labels[0] if labels else None,
         }
 
 
-class WorkOptions(OptionGroup):
-    """Where the work is done, and with which key."""
+class AccountOptions(OptionGroup):
+    """From which secret the draws follow, and what the ledger counts."""
 
-    workers: int = option(default=1, help="Number of worker processes.", min=1)
-    resume: bool = flag("--resume", "Continue a run that was interrupted.")
-    rotates: bool = flag("--rotates", "Finished shards may be gone from the input.", hidden=True)
-    engine: Literal["local", "spark", "ray"] = rare(default="local", help="Where the work is done.")
-    address: str | None = rare("--address", "--master", help="Spark master or Ray cluster.")
     key: Path | None = rare(
         help="File of the run key, made if missing (default OUT.key), or env:NAME. With the key, anyone can undo the output."
     )
     forget_key: bool = flag("--forget-key", "Destroy the run key when the run is complete.")
-    log_json: bool = flag("--log-json", "Write messages as lines of JSON.", hidden=True)
-    quiet: bool = flag("--quiet", "Write only warnings and errors.", hidden=True)
     seed: int | None = rare(help="Repeatable output that anyone can undo: for experiments only.")
-
-    def arguments(self) -> dict[str, Any]:
-        """Return fields of RunOptions."""
-        names = "workers", "engine", "address", "resume", "rotates"
-        return {name: getattr(self, name) for name in names}
-
-    def set_messages(self) -> None:
-        """Say as much as was asked for, and how."""
-        events.set(self.log_json)
-        quiet.set(self.quiet)
-
-    def open_key(self, ends: list[str], ledger: Path | None) -> RunKey | None:
-        """Open the run key. A stream has none; a ledger or a seed replaces it."""
-        from textpriv.corpus.stores import is_stream
-        from textpriv.run_key import RunKey
-
-        has_key = self.key is not None or self.forget_key
-        if ledger is not None and has_key:
-            raise typer.BadParameter(
-                "a ledger keeps a key of its own for each document, so it repeats and resumes runs without a run key. "
-                "Leave out --key and --forget-key"
-            )
-        if self.seed is not None or ledger is not None or any(map(is_stream, ends)):
-            if has_key:
-                raise typer.BadParameter("a stream and --seed have no run key")
-            return None
-        return RunKey.beside(ends[-1]) if self.key is None else RunKey.open(self.key)
-
-
-class AccountOptions(OptionGroup):
-    """How documents and authors are named, and what the ledger counts."""
-
     ledger: Path | None = option(help="File that counts what each document spends. Keep it secret.")
-    document: str | None = option(metavar="COLUMN", help="Column with each document's name.")
-    author: str | None = rare(metavar="COLUMN", help="Column with each author's name.")
     document_limit: float | None = rare(help="Largest epsilon of a document under one index.")
     document_nats_limit: float | None = rare(help="Largest loss of a document, in nats.")
     document_rho_limit: float | None = rare(help="Largest loss of a document, in rho (zCDP).")
     author_limit: float | None = rare(help="Largest loss of an author, in nats.")
     author_rho_limit: float | None = rare(help="Largest loss of an author, in rho (zCDP).")
 
-    def settings(self, seed: int | None) -> dict[str, Any]:
+    def open_key(self, ends: list[str]) -> RunKey | None:
+        """Open the run key. A stream has none; a ledger or a seed replaces it."""
+        from textpriv.corpus.stores import is_stream
+        from textpriv.run_key import RunKey
+
+        if self.seed is not None or self.ledger is not None or any(map(is_stream, ends)):
+            if self.key is not None or self.forget_key:
+                raise typer.BadParameter(
+                    "a stream and --seed have no run key, and --ledger keeps one of its own for each document. Leave out "
+                    "--key and --forget-key"
+                )
+            return None
+        return RunKey.beside(ends[-1]) if self.key is None else RunKey.open(self.key)
+
+    def settings(self, columns: ColumnOptions) -> dict[str, Any]:
         """Return fields of PrivatizerSettings; refuse a limit that would not be kept."""
-        named = {name: value for name, value in vars(self).items() if name.endswith("_limit")}
-        limits = {name: value for name, value in named.items() if value is not None}
+        given = {name: getattr(self, name) for name in (*_DOCUMENT_LIMITS, *_AUTHOR_LIMITS)}
+        limits = {name: limit for name, limit in given.items() if limit is not None}
         if self.ledger is None:
             if limits:
                 raise typer.BadParameter("a limit needs a ledger: add --ledger FILE")
             return {}
-        if self.document is None:
+        if columns.document is None:
             raise typer.BadParameter("--ledger counts documents by name: add --document COLUMN")
-        if self.author is None and any(name.startswith("author") for name in limits):
+        if columns.author is None and not limits.keys().isdisjoint(_AUTHOR_LIMITS):
             raise typer.BadParameter("limits of authors need --author COLUMN")
-        if seed is not None:
+        if self.seed is not None:
             raise typer.BadParameter("--seed is for experiments, --ledger for releases. Use one")
         return {"ledger": str(self.ledger), "limits": limits}
+
+
+class OutputOptions(OptionGroup):
+    """What is written, and what is said."""
+
+    force: bool = FORCE
+    as_json: bool = JSON
+    log_json: bool = flag("--log-json", "Write messages as lines of JSON.", hidden=True)
+    quiet: bool = flag("--quiet", "Write only warnings and errors.", hidden=True)
 
 
 def privatize(
@@ -171,11 +165,10 @@ def privatize(
     target: str = _TARGET,
     *,
     release: ReleaseOptions,
-    files: FileOptions,
-    run: WorkOptions,
+    columns: ColumnOptions,
+    run: CorpusOptions,
     account: AccountOptions,
-    force: bool = FORCE,
-    as_json: bool = JSON,
+    output: OutputOptions,
 ) -> None:
     """Redraw every word of the texts at random; some come out unchanged.
 
@@ -187,23 +180,22 @@ def privatize(
     from textpriv.corpus import RunOptions, check_corpus, run_corpus
     from textpriv.corpus.checkpoint import Checkpoint
 
-    _refuse_mixed(target, as_json)
+    refuse_mixed(target, output.as_json)
     release.refuse_private(source)
-    run.set_messages()
-    key, more = run.open_key([*source, target], account.ledger), account.settings(run.seed)
+    events.set(output.log_json)
+    quiet.set(output.quiet)
+    key, more = account.open_key([*source, target]), account.settings(columns)
     if key is not None:
         more["run_key"] = key.secret
-    settings = release.release(labels=True, seed=run.seed, **more)
-    has_events = as_json or run.log_json
+    has_events = output.as_json or output.log_json
+    settings = release.release(labels=True, seed=account.seed, **more)
     options = RunOptions(
-        **files.arguments(release.detect),
-        **run.arguments(),
-        document_column=account.document,
-        author_column=account.author,
+        **vars(run),
+        **columns.fields(release.detect),
         settings=settings,
         key=key,
-        overwrite=force,
-        on_progress=None if run.quiet else shown_progress(has_events),
+        overwrite=output.force,
+        on_progress=None if output.quiet else shown_progress(has_events),
         on_unprotected=lambda names: _warn_unprotected(names, has_events),
     )
     # The ledger is made by being opened, so all else is checked before.
@@ -217,27 +209,13 @@ def privatize(
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise
     _tell_stay(privatizer.mechanism, release.recovery is None and not has_events)
-    if not (report.documents or report.skipped or as_json):
+    if not (report.documents or report.skipped or output.as_json):
         warn("the input has no records, so the output has none")
-    if run.forget_key and key is not None:
+    if account.forget_key and key is not None:
         key.forget()
-    kept = None if run.forget_key or key is None else key.path
-    statement = report.stated(privatizer.statement)
-    told: dict[str, Any] = {"output": target, "report": report.to_dict()}
-    told |= {"statement": statement.to_dict(), "seed": run.seed, "key": kept and str(kept)}
-    if run.log_json:
-        write_event("done", **told)
-    if as_json:
-        print_json(told)
-    elif not run.log_json:
-        _print_report(report, statement, target, run.seed, None if key is None else key.path)
+    _print_done(report, report.stated(privatizer.statement), target, key, account, output)
     if report.skipped:
         raise typer.Exit(SKIPPED)
-
-
-def _refuse_mixed(target: str, as_json: bool) -> None:
-    if as_json and target == "-":
-        raise typer.BadParameter("--json and the texts cannot share standard output: name a file")
 
 
 def _warn_unprotected(columns: tuple[str, ...], as_json: bool) -> None:
@@ -266,38 +244,46 @@ def _tell_stay(mechanism: Mechanism, is_asked: bool) -> None:
         )
 
 
-def _print_report(
+def _print_done(
     report: CorpusReport,
     statement: PrivacyStatement,
     target: str,
-    seed: int | None,
-    key: Path | None,
+    key: RunKey | None,
+    account: AccountOptions,
+    output: OutputOptions,
 ) -> None:
-    tokens = sum(report.tokens.values())
+    """Print what was made, and what is guaranteed."""
+    kept = None if key is None or account.forget_key else key.path
+    told: dict[str, Any] = {"output": target, "report": report.to_dict()}
+    told |= {"statement": statement.to_dict(), "seed": account.seed, "key": kept and str(kept)}
+    if output.log_json:
+        write_event("done", **told)
+    if output.as_json:
+        print_json(told)
+    if output.as_json or output.log_json:
+        return
     documents = "1 document" if report.documents == 1 else f"{report.documents:,} documents"
-    say(f"{target}: {documents}, {tokens:,} tokens, {report.seconds:.1f} s")
-    if report.skipped:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())
-        warn(f"left out: {reasons}")
+    say(f"{target}: {documents}, {sum(report.tokens.values()):,} tokens, {report.seconds:.1f} s")
+    warn_left_out(report.skipped)
     if report.refused:
         warn(f"over a limit of the ledger: {'; '.join(report.refused)}")
     if report.quarantine is not None:
         warn(f"bad records are kept, as raw text, in {report.quarantine}")
     if report.resumed:
         say(f"{report.resumed:,} of them were done by the earlier run.")
-    if seed is not None:
+    if account.seed is not None:
         warn(
             "made with --seed, for experiments only: anyone can undo the protection. Do not release this."
         )
     say(f"\n{statement}")
-    if key is not None and key.exists():
+    if kept is not None and kept.exists():
         warn(
-            f"the run key is in {key}. Anyone with the key and the output can undo the protection. Keep the key as "
+            f"the run key is in {kept}. Anyone with the key and the output can undo the protection. Keep the key as "
             "secret as the texts, or destroy it with --forget-key."
         )
-    elif key is not None:
+    elif key is not None and key.path is not None:
         say(
-            f"The run key {key} was destroyed: without a copy of it nobody can repeat this release. Words can "
+            f"The run key {key.path} was destroyed: without a copy of it nobody can repeat this release. Words can "
             "still be guessed from the output: the statement above bounds what each one gives away."
         )
 
@@ -335,7 +321,7 @@ def decode(
     release: ReleaseOptions,
     reading: ReadingOptions,
     text_column: str = TEXT_COLUMN,
-    format: FileFormat | None = FORMAT,
+    format: str | None = FORMAT,
     force: bool = FORCE,
     as_json: bool = JSON,
 ) -> None:
@@ -349,7 +335,7 @@ def decode(
     from textpriv.corpus import RunOptions, check_corpus, files_of, rewrite_file
     from textpriv.evaluation.decoding import Decoder, expected_recovery
 
-    _refuse_mixed(target, as_json)
+    refuse_mixed(target, as_json)
     settings = release.release()
     options = RunOptions(
         text_column=text_column, format=format, overwrite=force, batch_size=_DECODED

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textpriv.corpus import stores
-from textpriv.corpus.formats import FORMATS, corpus_format
+from textpriv.corpus.formats import EXTENSIONS, FORMATS, corpus_format
 from textpriv.corpus.records import Batch, CorpusReader, Numbering
 from textpriv.corpus.release import RunOptions
 from textpriv.corpus.stores import is_stream
@@ -322,7 +322,7 @@ def _files(
     if len(formats) != 1:
         told = f"files of several formats ({', '.join(formats)})" if formats else "no files"
         raise CorpusError(
-            f"{source} contains {told}: expected files of one format, .jsonl, .csv, .tsv, .txt or .parquet."
+            f"{source} contains {told}: expected files of one format, one of {' '.join(EXTENSIONS)}."
         )
     files = (
         File(name, paths[name], packing, stores.version(paths[name]))

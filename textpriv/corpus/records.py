@@ -12,7 +12,7 @@ import re
 import select
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -135,6 +135,8 @@ class CorpusReader:
         the first batch.
     """
 
+    format: str  # its name
+    extensions: tuple[str, ...]  # of its files
     writer: type[RecordWriter]
 
     def __init__(
@@ -196,6 +198,11 @@ class CorpusReader:
             rows=self.chosen(batch.rows, kept),
             bad=sorted(bad, key=lambda each: each.position),
         )
+
+    def new_rows(self, columns: Mapping[str, Sequence[Any]]) -> Any:
+        """Return new records as rows for the writer, in place of a file's; the first column has the texts."""
+        self.columns = [*columns]
+        return [None] * len(columns[self.columns[0]])
 
     def names_of(self, rows: Any) -> Iterator[Sequence[str]]:
         """Yield the names of the columns: those of the file, or of each row."""

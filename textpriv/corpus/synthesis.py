@@ -11,22 +11,20 @@ import json
 import os
 import secrets
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from textpriv import __version__
 from textpriv.corpus import stores
-from textpriv.corpus.formats import corpus_format
-from textpriv.corpus.formats.csv import csv_row
+from textpriv.corpus.formats import FORMATS, corpus_format
 from textpriv.corpus.plan import Plan, beside, check_headers, known_by
-from textpriv.corpus.records import Batch, CorpusReader, compressed
+from textpriv.corpus.records import Batch, compressed
 from textpriv.corpus.release import ColumnRule, RunOptions
 from textpriv.corpus.report import Progress
 from textpriv.corpus.stores import is_stream
@@ -36,42 +34,35 @@ from textpriv.errors import CorpusError, TextprivError
 from textpriv.files import atomic_write, is_url, local_path, lost_by, sha256_file, umask
 from textpriv.statement import PrivacyStatement
 from textpriv.synthesis.features import Label
-from textpriv.synthesis.release import NoisySums
-from textpriv.synthesis.release import Release as Measurement
-from textpriv.synthesis.sums import Sums, WordCounts
+from textpriv.synthesis.release import Measurement, NoisySums
+from textpriv.synthesis.sums import Sums
 from textpriv.synthesis.synthesizer import PublicSide
-from textpriv.tokenization.encoder import without_halves
 
 _AT_ONCE = 4_000  # records that a worker adds at a time
 _LONG = 4 << 20  # characters, after which it is fewer
-_WRITTEN = 5_000  # records of a row group
+_WRITTEN = 5_000  # new records that are written at a time
+_Adder = Callable[[Iterable["LabelledTexts"]], Any]
 _UNKNOWN_LABEL = (
     "expected one of the declared labels. Declare all of them (--labels), or correct this one."
 )
 
-NewRecords = Iterable[tuple[str, Label]]
+
+class LabelledTexts(NamedTuple):
+    """Some private records: their texts, their declared labels and their authors, if there are any."""
+
+    texts: Sequence[str]
+    labels: list[Label] | None
+    authors: Sequence[Any] | None
 
 
 @dataclass
 class PrivateRecords:
-    """The private records of some files, and how they are read.
-
-    Parameters
-    ----------
-    plan : Plan
-    classes : tuple of str or int
-        The declared labels; one for records without labels.
-    on_progress : callable, optional
-    engine, address
-        As of :class:`textpriv.corpus.RunOptions`.
-    """
+    """The private records of the files of a plan, with labels among the declared classes."""
 
     plan: Plan
-    classes: tuple[Label, ...]
-    on_progress: Callable[[Progress], None] | None = None
-    engine: str = "local"
-    address: str | None = None
-    skipped: Counter[str] = field(default_factory=Counter)
+    classes: tuple[Label, ...]  # one for records without labels
+    documents: int = 0  # of the last reading
+    skipped: Counter[str] = field(default_factory=Counter)  # of it, by reason
 
     @property
     def is_stream(self) -> bool:
@@ -87,146 +78,106 @@ class PrivateRecords:
             for file in self.plan.files
         }
 
-    def read(self, begin: float, end: float) -> Iterator[TableRows]:
-        """Yield records in batches; progress goes from ``begin`` to ``end``."""
-        documents = tokens = 0
+    def read(
+        self, files: Iterable[int], begun: float = 0.0, part: float = 1.0
+    ) -> Iterator[list[LabelledTexts]]:
+        """Yield the records of files in groups that are worth the way to a worker; progress goes on from ``begun``."""
+        on_progress, tokens = self.plan.release.on_progress, 0
+        group: list[LabelledTexts] = []
+        records = size = self.documents = 0
         self.skipped.clear()
-        for number in range(len(self.plan.files)):
-            for rows, batch in self.file(number):
-                yield rows
-                documents += len(batch)
-                tokens += sum(text.count(" ") + 1 for text in batch.texts)
-                if self.on_progress is not None:
-                    share = batch.fraction and self.plan.fraction(number, batch.fraction)
-                    done = None if share is None else begin + (end - begin) * share
-                    self.on_progress(Progress(documents, tokens, done))
+        for number in files:
+            for texts, share in self._file(number):
+                group.append(texts)
+                records += len(texts.texts)
+                size += sum(map(len, texts.texts))
+                self.documents += len(texts.texts)
+                tokens += sum(text.count(" ") + 1 for text in texts.texts)
+                if on_progress is not None:
+                    done = None if share is None else begun + part * share
+                    on_progress(Progress(self.documents, tokens, done))
+                if records >= _AT_ONCE or size >= _LONG:
+                    yield group
+                    group, records, size = [], 0, 0
+        if group:
+            yield group
 
-    def file(self, number: int) -> Iterator[tuple[TableRows, Batch]]:
-        """Yield the records of a file in batches, with declared labels, and the batches as they were read."""
+    def _file(self, number: int) -> Iterator[tuple[LabelledTexts, float | None]]:
+        """Yield the records of a file in batches, with how much of all files was read then."""
         known = {str(label): label for label in self.classes}
-        reader = self.plan.reader(number)
+        reader, labels = self.plan.reader(number), None
         for batch in reader:
-            batch = self._labelled(reader, batch, known)
+            # The column of labels was read as that of names.
+            if batch.given.names is not None:
+                found = [known.get(str(name)) for name in batch.given.names]
+                if strange := [place for place, label in enumerate(found) if label is None]:
+                    if self.plan.release.on_error == "fail":
+                        record = batch.positions[strange[0]] + 1
+                        raise CorpusError(f"{reader.name}, record {record}: {_UNKNOWN_LABEL}")
+                    batch = reader.without(batch, strange, "undeclared_label")
+                labels = [label for label in found if label is not None]
             self.skipped.update(bad.reason for bad in batch.bad)
-            yield batch.given, batch
+            share = batch.fraction and self.plan.fraction(number, batch.fraction)
+            yield LabelledTexts(batch.texts, labels, batch.given.authors), share
 
-    @staticmethod
-    def _labelled(reader: CorpusReader, batch: Batch, known: Mapping[str, Label]) -> Batch:
-        """Return a batch with declared labels; a record with another is a bad one."""
-        if batch.given.names is None:
-            return batch
-        found = [known.get(str(name)) for name in batch.given.names]
-        if strange := [place for place, label in enumerate(found) if label is None]:
-            if reader.release.on_error == "fail":
-                record = batch.positions[strange[0]] + 1
-                raise CorpusError(f"{reader.name}, record {record}: {_UNKNOWN_LABEL}")
-            batch = reader.without(batch, strange, "undeclared_label")
-        names = [label for label in found if label is not None]
-        return replace(batch, given=batch.given._replace(names=names))
-
-    def measure(self, measurement: Measurement, index: str, workers: int) -> NoisySums:
+    def measure(self, measurement: Measurement, side: PublicSide) -> NoisySums:
         """Sum the records, and return the sums with noise. Nothing is measured where a record is refused."""
-        space, begun = measurement.space, 0.0
-        new: tuple[str, ...] = ()
-        if measurement.new_words:
-            counts, begun = WordCounts(space), 0.3
-            self._add(counts, index, workers, (0.0, begun))
-            new = measurement.words(counts)
-            space = PublicSide(index, new_words=new).space(self.classes, space.authors)
-        first = Sums(space)
-        self._add(first, index, workers, (begun, 1.0 if self.is_stream else 0.6), new)
-        if self.skipped and first.is_empty:
-            raise CorpusError(
-                f"every record was left out ({', '.join(self.skipped)}), so nothing was measured. Name the columns: "
-                "--text-column, --label-column, --author."
-            )
-        # Topics need a second reading, which a stream has not.
-        space = first.space if self.is_stream else measurement.topics(first)
-        if space is not first.space:
-            first = Sums(space, first.key)
-            self._add(first, index, workers, (0.6, 1.0), new)
-        return measurement.noisy(first)
+        options, files = self.plan.release, range(len(self.plan.files))
+        # Topics need another reading, which a stream has not.
+        readings = 1 if self.is_stream else 3 if measurement.new_words else 2
+        begun = count()
 
-    def _add(
-        self,
-        total: Any,
-        index: str,
-        workers: int,
-        share: tuple[float, float],
-        new_words: tuple[str, ...] = (),
-    ) -> None:
-        adder = _Adder(index, total.empty(), new_words)
-        if self.engine != "local":
-            self._add_elsewhere(total, adder, workers)
-            return
-        jobs = _grouped(self.read(*share))
-        with contextlib.closing(mapped(jobs, adder, workers)) as parts:
-            for part in parts:
-                total.merge(part)
+        def add(total: Any, side: PublicSide) -> None:
+            adder = partial(_summed, side, total.empty())
+            if options.engine == "local":
+                groups = self.read(files, next(begun) / readings, 1 / readings)
+                with contextlib.closing(mapped(groups, adder, options.workers)) as parts:
+                    for part in parts:
+                        total.merge(part)
+            else:
+                self._add_elsewhere(total, adder)
+            if self.skipped and not self.documents:
+                raise CorpusError(
+                    f"every record was left out ({', '.join(self.skipped)}), so nothing was measured. Name the columns: "
+                    "--text-column, --label-column, --author."
+                )
 
-    def _add_elsewhere(self, total: Sums, adder: _Adder, workers: int) -> None:
+        return measurement.measure(side, add, reads_again=not self.is_stream)
+
+    def _add_elsewhere(self, total: Sums, adder: _Adder) -> None:
         """Add the records on Spark or Ray, one task for each file."""
+        self.documents, options = 0, self.plan.release
         self.skipped.clear()
-        each = import_module(f"textpriv.engines.{self.engine}").each
-        work = _FileAdder(replace(self, on_progress=None, skipped=Counter()), adder)
+        plan = replace(self.plan, release=replace(options, on_progress=None))
+        work = partial(_summed_file, PrivateRecords(plan, self.classes), adder)
+        each = import_module(f"textpriv.engines.{options.engine}").each
         files = range(len(self.plan.files))
-        for done in each(files, work, address=self.address, workers=workers):
+        for done in each(files, work, address=options.address, workers=options.workers):
             if "error" in done:
                 raise CorpusError(done["error"])
             total.merge_packed(base64.b64decode(done["sums"]))
+            self.documents += done["documents"]
             self.skipped.update(done["skipped"])
 
 
-class _Adder:
-    """Adds records to fresh sums, or counts of words; a worker has its own."""
-
-    def __init__(self, index: str, sums: Any, new_words: tuple[str, ...]) -> None:
-        self._index, self._sums, self._new = index, sums, new_words
-
-    @cached_property
-    def _encoder(self) -> Any:
-        return PublicSide(self._index, new_words=self._new).encoder
-
-    def __call__(self, batches: list[TableRows]) -> Any:
-        sums = self._sums.empty()
-        for rows in batches:
-            texts = [each if each.isascii() else without_halves(each) for each in rows.texts[0]]
-            sums.add(self._encoder.encode(texts), rows.names, rows.authors)
-        return sums
+def _summed(side: PublicSide, empty: Any, group: Iterable[LabelledTexts]) -> Any:
+    """Add records to fresh sums, or counts of words."""
+    total = empty.empty()
+    for records in group:
+        side.add(total, *records)
+    return total
 
 
-@dataclass(frozen=True)
-class _FileAdder:
-    """Adds the records of one file, by its number; its result is made of JSON types."""
-
-    records: PrivateRecords
-    adder: _Adder
-
-    def __call__(self, number: int) -> dict[str, Any]:
-        skipped = self.records.skipped
-        skipped.clear()  # a process may have a file after another
-        total = self.adder([])
-        try:
-            for group in _grouped(rows for rows, _ in self.records.file(number)):
-                total.merge(self.adder(group))
-        except TextprivError as error:
-            return {"error": str(error)}
-        return {"sums": base64.b64encode(total.packed()).decode(), "skipped": dict(skipped)}
-
-
-def _grouped(batches: Iterable[TableRows]) -> Iterator[list[TableRows]]:
-    """Yield batches in groups that are worth the way to a worker."""
-    group: list[TableRows] = []
-    records = size = 0
-    for rows in batches:
-        group.append(rows)
-        records += len(rows.texts[0])
-        size += sum(map(len, rows.texts[0]))
-        if records >= _AT_ONCE or size >= _LONG:
-            yield group
-            group, records, size = [], 0, 0
-    if group:
-        yield group
+def _summed_file(records: PrivateRecords, adder: _Adder, number: int) -> dict[str, Any]:
+    """Add the records of one file, by its number; the result is made of JSON types."""
+    total = adder([])
+    try:
+        for group in records.read([number]):
+            total.merge(adder(group))
+    except TextprivError as error:
+        return {"error": str(error)}
+    packed = base64.b64encode(total.packed()).decode()
+    return {"sums": packed, "documents": records.documents, "skipped": dict(records.skipped)}
 
 
 def plan_synthesis(
@@ -251,18 +202,10 @@ def plan_synthesis(
 
 @dataclass(frozen=True)
 class Output:
-    """One file of new records.
+    """One file of new records."""
 
-    Parameters
-    ----------
-    name : str
-        A path or URL whose extension shows the format, or "-" for JSON lines on standard output.
-    columns : tuple of str
-        The names of text and label; of the text alone without labels.
-    """
-
-    name: str
-    columns: tuple[str, ...]
+    name: str  # whose extension shows the format, or "-" for JSON lines on standard output
+    columns: tuple[str, ...]  # the names of text and label, or that of the text alone
 
     @cached_property
     def kind(self) -> tuple[str, str | None]:
@@ -301,85 +244,44 @@ class Output:
                 "the first one with --from MODEL, name other files, or measure again with --force."
             )
 
-    def write(self, records: NewRecords, statement: PrivacyStatement) -> int:
+    def write(self, records: Iterable[tuple[str, Label]], statement: PrivacyStatement) -> int:
         """Write new records, whole or not at all, then the manifest; return how many."""
         if is_stream(self.name):
             return self._write(records, sys.stdout.buffer)
         final, mode = local_path(self.name), 0o666 & ~umask()
-        made, manifest = final, beside(final, "manifest.json")
-        with contextlib.ExitStack() as stack:
-            if is_url(self.name):
-                place = stack.enter_context(tempfile.TemporaryDirectory(dir=final.parent))
-                made, manifest = Path(place, "new"), Path(place, "manifest")
-            manifest.unlink(missing_ok=True)  # of an output that is replaced
-            with atomic_write(made, mode=mode) as raw:
-                count = self._write(records, raw)
-            told = {"textpriv": __version__, "format": self.kind[0], "records": count}
-            told |= {"bytes": made.stat().st_size, "sha256": sha256_file(made)}
-            told["statement"] = statement.to_dict()
-            with atomic_write(manifest, mode=mode) as out:
-                out.write(json.dumps(told, indent=1).encode() + b"\n")
-            if is_url(self.name):
-                stores.put(made, self.name)
-                stores.put(manifest, f"{self.name}.manifest.json")
-        return count
+        manifest = beside(final, "manifest.json")
+        manifest.unlink(missing_ok=True)  # of an output that is replaced
+        with atomic_write(final, mode=mode) as raw:
+            written = self._write(records, raw)
+        told = {"textpriv": __version__, "format": self.kind[0], "records": written}
+        told |= {"bytes": final.stat().st_size, "sha256": sha256_file(final)}
+        told["statement"] = statement.to_dict()
+        with atomic_write(manifest, mode=mode) as out:
+            out.write(json.dumps(told, indent=1).encode() + b"\n")
+        if is_url(self.name):
+            for path, url in ((final, self.name), (manifest, f"{self.name}.manifest.json")):
+                stores.put(path, url)
+                path.unlink()
+        return written
 
-    def _write(self, records: NewRecords, raw: BinaryIO) -> int:
-        count, given = 0, iter(records)
-        with compressed(raw, self.kind[1]) as out, self._writer(out) as write:
-            while group := [*islice(given, _WRITTEN)]:
-                write(group)
-                count += len(group)
-        return count
-
-    @contextlib.contextmanager
-    def _writer(self, out: Any) -> Iterator[Callable[[list[tuple[str, Label]]], Any]]:
-        format, names = self.kind[0], self.columns
-        if format == "parquet":
-            with contextlib.ExitStack() as opened:
-                yield _Tables(names, out, opened).write
-            return
-        if format in ("csv", "tsv"):
-            out.write(csv_row([*names], _DELIMITERS[format], "\n"))
-        spelled = _SPELLED[format]
-        yield lambda group: out.write(b"".join(spelled(names, record) for record in group))
-
-
-class _Tables:
-    """Writes groups of records as row groups of a Parquet file; the first one shows the type of labels."""
-
-    def __init__(self, names: Sequence[str], out: Any, opened: contextlib.ExitStack) -> None:
-        self._names, self._out, self._opened = names, out, opened
-        self._file: Any = None
-
-    def write(self, group: list[tuple[str, Label]]) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        columns = map(list, zip(*group, strict=True))
-        table = pa.table(dict(zip(self._names, columns, strict=False)))
-        if self._file is None:
-            file = pq.ParquetWriter(self._out, table.schema, compression="zstd")
-            self._file = self._opened.enter_context(file)
-        self._file.write_table(table)
-
-
-def _json_line(names: Sequence[str], record: tuple[str, Label]) -> bytes:
-    content = dict(zip(names, record, strict=False))
-    return json.dumps(content, ensure_ascii=False).encode() + b"\n"
-
-
-def _text_line(names: Sequence[str], record: tuple[str, Label]) -> bytes:
-    return " ".join(record[0].splitlines()).encode() + b"\n"
-
-
-def _csv_line(delimiter: str) -> Callable[[Sequence[str], tuple[str, Label]], bytes]:
-    return lambda names, record: csv_row([*map(str, record[: len(names)])], delimiter, "\n")
-
-
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
-_SPELLED = {name: _csv_line(each) for name, each in _DELIMITERS.items()}
-_SPELLED |= {"jsonl": _json_line, "text": _text_line}
+    def _write(self, records: Iterable[tuple[str, Label]], raw: BinaryIO) -> int:
+        """Write new records as the format's own writer does those of a file; return how many."""
+        format, compression = self.kind
+        reader = FORMATS[format](self.name, None, RunOptions(text_column=self.columns[0]))
+        left, writer, written = iter(records), None, 0
+        with compressed(raw, compression) as out:
+            while group := [*islice(left, _WRITTEN)]:
+                columns = dict(zip(self.columns, zip(*group, strict=True), strict=False))
+                rows = reader.new_rows(columns)
+                if writer is None:
+                    writer = reader.writer(reader, out)
+                    writer.begin()
+                written += len(group)
+                batch = Batch([], TableRows([]), rows, [], written)
+                writer.write(batch, [columns[self.columns[0]]])
+            if writer is not None:
+                writer.close()
+        return written
 
 
 def kept_sums(path: Path, job: Mapping[str, Any], replace: bool) -> bool:

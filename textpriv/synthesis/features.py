@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -53,42 +53,22 @@ class Records(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Topics:
-    """Cells of a class: signs of a record's mean vector, less a centre, along some directions.
+    """Cells of a class: signs of a record's mean vector, less a centre, along some directions. Both are released."""
 
-    Attributes
-    ----------
-    centre : ndarray of int64, shape (d,)
-        Released.
-    directions : ndarray of int64, shape (bits, d)
-        Released principal directions.
-    """
-
-    centre: NDArray[np.int64]
-    directions: NDArray[np.int64]
+    centre: NDArray[np.int64]  # of shape (d,)
+    directions: NDArray[np.int64]  # principal ones, of shape (bits, d)
 
 
 @dataclass(frozen=True, repr=False)
 class Space:
-    """The public coordinates of the sums.
+    """The public coordinates of the sums."""
 
-    Attributes
-    ----------
-    weights : ndarray of int64, shape (V,)
-        Of each word of the vocabulary, from 1 up.
-    vectors : ndarray of int64, shape (V, d)
-        Of each word, for mean vectors.
-    classes : tuple of str or int
-        Declared; one class for records without labels.
-    authors : int or None
-        Records of one author that count; None if each record is protected by itself.
-    topics : Topics, optional
-    """
-
-    weights: NDArray[np.int64]
-    vectors: NDArray[np.int64]
-    classes: tuple[Label, ...]
+    weights: NDArray[np.int64]  # of each word of the vocabulary, from 1 up, of shape (V,)
+    vectors: NDArray[np.int64]  # of each word, for mean vectors, of shape (V, d)
+    classes: tuple[Label, ...]  # declared; one class for records without labels
+    # Records of one author that count; None if each record is protected by itself.
     authors: int | None = None
-    topics: Topics | None = field(default=None)
+    topics: Topics | None = None
 
     @property
     def words(self) -> int:
@@ -115,10 +95,6 @@ class Space:
         """Coordinates of the number of records, their mean vectors and products of entries."""
         size = self.vectors.shape[1]
         return 1 + size + size * (size + 1) // 2
-
-    def with_topics(self, topics: Topics) -> Space:
-        """Return the space with cells."""
-        return replace(self, topics=topics)
 
     @cached_property
     def _numbers(self) -> dict[Label, int]:

@@ -4,62 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.errors import TextprivError
 from textpriv.language.ngrams import NGrams
-from textpriv.synthesis.features import EDGES, STEP, WORDS_PART, Space
+from textpriv.synthesis.features import EDGES, STEP, WORDS_PART
 from textpriv.synthesis.release import NoisySums
 from textpriv.synthesis.shrinkage import Array, Prior, Tilts, shrunk
 from textpriv.tokenization.batches import KEPT, RawBatch
 from textpriv.tokenization.detokenizer import VERBS, Detokenizer
 from textpriv.tokenization.policy import CLASSES
 
+if TYPE_CHECKING:
+    from textpriv.synthesis.synthesizer import PublicSide
+
 _CORPUS, _CLASS, _CELL = Prior(1.0, 1.0), Prior(0.3, 0.4), Prior(0.3, 0.4)
 _MATCHED, _ROUNDS = 4_000, 3  # texts that are drawn to match the corpus, and how often
 _LONGEST = 400  # words of a text that is drawn to match
 _LARGEST = 12.0  # of a tilt that is matched
-_SURE, _USUAL = (
-    4.0,
-    16,
-)  # deviations of a bin of lengths that counts; words of a text where none does
+_SURE = 4.0  # deviations of a bin of lengths that counts
+_USUAL = 16  # words of a text where no bin does
 _DOUBT = 5.0  # texts with a word, below which their share says little
 _AT_ONCE, _MOST_AT_ONCE = 5_000, 25_000  # texts
 _KEPT_MARK = KEPT - CLASSES.index("punctuation")
 _ENDS = frozenset(".!?")  # of a sentence
 _SHORTEST = 3  # words of a sentence
-_MARKS = _ENDS.union(
-    ",;:"
-)  # that are drawn: of pairs, such as brackets, a model of three words closes few
+# Marks that are drawn: of pairs, such as brackets, a model of three words closes few.
+_MARKS = _ENDS.union(",;:")
 
 
 class Generator:
-    """Draws texts from noisy sums.
+    """Draws texts from noisy sums, with the public side that they were made with."""
 
-    Parameters
-    ----------
-    noisy : NoisySums
-    model : NGrams
-        Public.
-    space : Space
-        With the weights that the sums were made with.
-    words : list of str
-    vectors : ndarray
-        Public vectors of the first words; new words have none.
-    """
-
-    def __init__(
-        self,
-        noisy: NoisySums,
-        model: NGrams,
-        space: Space,
-        words: list[str],
-        vectors: NDArray[np.floating],
-    ) -> None:
-        self.noisy, self.words = noisy, words
-        self._space = space
-        rows = np.asarray(vectors, np.float64)
+    def __init__(self, noisy: NoisySums, side: PublicSide) -> None:
+        if noisy.words.shape[1] != len(side.words):
+            raise TextprivError(
+                "the sums are of another vocabulary. Pass the index that they were made with."
+            )
+        self.noisy, self.words, model = noisy, side.words, side.model
+        self._space = side.space(noisy.classes[:1])
+        rows = np.asarray(side.index.vocabulary.vectors, np.float64)
         rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         rows = np.hstack([rows, np.ones((len(rows), 1))]) / np.sqrt(2.0)
         self._vectors = np.pad(rows, ((0, model.size - len(rows)), (0, 0)))
@@ -70,8 +57,8 @@ class Generator:
         self._ends, self._not, self._verbs = np.zeros((3, model.tokens), np.bool_)
         self._ends[model.size : -1] = [each in _ENDS for each in model.symbols]
         self._ends[model.start] = True  # before a text
-        self._not[: model.size] = [word == "n't" for word in words]
-        self._verbs[: model.size] = [word in VERBS for word in words]
+        self._not[: model.size] = [word == "n't" for word in self.words]
+        self._verbs[: model.size] = [word in VERBS for word in self.words]
 
     # What the released counts say
 

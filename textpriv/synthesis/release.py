@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from itertools import compress
 from pathlib import Path
@@ -37,12 +38,12 @@ from textpriv.synthesis.sums import MOST_WORDS, Sums, WordCounts
 
 if TYPE_CHECKING:
     from textpriv.ledger import Ledger
+    from textpriv.synthesis.synthesizer import PublicSide
 
 _FORMAT = 2
 _MOMENTS_SHARE = 0.02  # of the cost (zCDP) of all sums that number, mean vectors and products take
-_ENOUGH = (
-    8_000  # expected records of a class for each unit of noise, from which a class has four cells
-)
+# Expected records of a class for each unit of noise, from which a class has four cells.
+_ENOUGH = 8_000
 _BITS = 2
 _DIRECTION = 1 << 10  # whole numbers in a direction of length one
 _NAMES = ("words", "rows", "lengths")
@@ -50,7 +51,7 @@ _NAMES = ("words", "rows", "lengths")
 ADJACENCY = "add/remove"
 
 
-class Release:
+class Measurement:
     """A measurement of private texts: its cost, its noise, and the account that is charged before any of it is drawn.
 
     Parameters
@@ -99,11 +100,6 @@ class Release:
         self._ledger, self._authors = ledger, frozenset[bytes]()
         self._randomness = Randomness()
 
-    @property
-    def unit(self) -> str:
-        """Whose presence is protected."""
-        return unit_of(self.space.authors)
-
     def _plan(self, dimension: int, share: float) -> GaussianPlan:
         sensitivity = float(self.space.authors or 1)
         share *= 1 - self.new_words
@@ -115,8 +111,7 @@ class Release:
         return 2 * sum(plan.rho for plan in self._plans())
 
     def _plans(self) -> tuple[GaussianPlan, GaussianPlan]:
-        plans = self._plan(1, _MOMENTS_SHARE), self._plan(1, 1 - _MOMENTS_SHARE)
-        return plans
+        return self._plan(1, _MOMENTS_SHARE), self._plan(1, 1 - _MOMENTS_SHARE)
 
     def _charge(self, sums: Sums) -> None:
         if self._charged:
@@ -137,9 +132,34 @@ class Release:
                 compose(plan.event() for plan in self._plans()),
                 label="synthesis",
                 adjacency=ADJACENCY,
-                unit=self.unit,
+                unit=unit_of(self.space.authors),
             )
         self._charged = True
+
+    def measure(
+        self,
+        side: PublicSide,
+        add: Callable[[Sums | WordCounts, PublicSide], None],
+        reads_again: bool = True,
+    ) -> NoisySums:
+        """Return the noisy sums of records.
+
+        ``add`` adds all records to sums or counts, tokenized by the side that it is given: once for new words, once for the
+        sums, and once more for the sums by topics, which needs records that can be read again.
+        """
+        space = self.space
+        if self.new_words:
+            counts = WordCounts(space)
+            add(counts, side)
+            side = side.with_words(self.words(counts))
+            space = side.space(space.classes, space.authors)
+        sums = Sums(space)
+        add(sums, side)
+        space = self.topics(sums) if reads_again else space
+        if space is not sums.space:
+            sums = Sums(space, sums.key)
+            add(sums, side)
+        return self.noisy(sums)
 
     def words(self, counts: WordCounts) -> tuple[str, ...]:
         """Return the words whose noisy weight is above the threshold."""
@@ -173,7 +193,7 @@ class Release:
         products = products + np.triu(products, 1).T - np.outer(mean, mean)
         _, directions = np.linalg.eigh(products)
         leading = np.rint(directions[:, ::-1][:, :_BITS].T * _DIRECTION).astype(np.int64)
-        return sums.space.with_topics(Topics(np.rint(mean * STEP).astype(np.int64), leading))
+        return replace(sums.space, topics=Topics(np.rint(mean * STEP).astype(np.int64), leading))
 
     def noisy(self, sums: Sums) -> NoisySums:
         """Return the sums with their noise; once, since a second release of the same texts costs as much again."""
@@ -230,38 +250,20 @@ def threshold(plan: GaussianPlan, delta: float) -> float:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NoisySums:
-    """The released sums, which are all that is kept of private texts. Everything made of them is as private as they are.
+    """The released sums, which are all that is kept of private texts. Everything made of them is as private as they are."""
 
-    Attributes
-    ----------
-    words : ndarray of float32, shape (rows, V)
-        Sums of word parts. Row ``class * cells + cell``.
-    rows : ndarray, shape (rows,)
-        Noisy numbers of records.
-    lengths : ndarray
-        Noisy numbers of records by length, of bins that begin at ``EDGES``.
-    classes : tuple of str or int
-    sigma : float
-        Standard deviation of the noise of ``words``.
-    epsilon, delta : float
-    authors : int or None
-        Records of one author that count; None if one record is protected.
-    new_words : tuple of str
-        Released words outside the vocabulary; their sums follow those of the vocabulary.
-    share : float
-        Of the cost, for new words.
-    """
-
-    words: NDArray[np.float32]
-    rows: NDArray[np.float64]
-    lengths: NDArray[np.float64]
+    words: NDArray[
+        np.float32
+    ]  # sums of word parts, of shape (rows, V); row ``class * cells + cell``
+    rows: NDArray[np.float64]  # noisy numbers of records, of shape (rows,)
+    lengths: NDArray[np.float64]  # the same by length, of bins that begin at ``EDGES``
     classes: tuple[Label, ...]
-    sigma: float
+    sigma: float  # standard deviation of the noise of ``words``
     epsilon: float
     delta: float
-    authors: int | None
-    new_words: tuple[str, ...]
-    share: float
+    authors: int | None  # records of one author that count; None if one record is protected
+    new_words: tuple[str, ...]  # outside the vocabulary; their sums follow those of the vocabulary
+    share: float  # of the cost, for new words
 
     @property
     def cells(self) -> int:
@@ -281,11 +283,7 @@ class NoisySums:
     def write(self, path: str | os.PathLike[str], **header: Any) -> None:
         """Write the sums as one file, whole or not at all, on the disk when this returns.
 
-        Parameters
-        ----------
-        path : path
-        **header
-            More JSON values, returned by :meth:`read_file`.
+        ``header`` has more JSON values, which :meth:`read_file` returns.
         """
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         arrays = {name: own.pop(name) for name in _NAMES}

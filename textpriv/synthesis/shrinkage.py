@@ -41,13 +41,21 @@ def fitted(
     Minimises ``(noisy - expected exp(t))^2 / (2 variance)`` plus the cost of a tilt by damped Newton steps. The cost is that
     of Student's t, so words that a few classes of many have to themselves are not drawn to their centre.
     """
+
+    def descended(tilts: Array) -> Array:
+        """Return the minimum that damped Newton steps reach."""
+        tilts = tilts.clip(-_LARGEST, _LARGEST)
+        for _ in range(_ROUNDS):
+            mean, pull = expected * np.exp(tilts), _pull(tilts - centre, spread)
+            slope = (noisy - mean) * mean / variance - (tilts - centre) * pull
+            step = slope / (mean**2 / variance + pull)
+            tilts = np.clip(tilts + np.clip(step, -_STEP, _STEP), -_LARGEST, _LARGEST)
+        return tilts
+
     # From afar the slope is nearly flat, and there may be two minima: one near the centre, one near the sum's own logarithm.
     deviation = np.sqrt(variance)
     own = np.log(np.maximum(noisy, deviation) / expected)
-    ends = [
-        _descended(start, noisy, expected, variance, centre, spread)
-        for start in (centre, np.where(noisy > 2 * deviation, own, centre))
-    ]
+    ends = [descended(centre), descended(np.where(noisy > 2 * deviation, own, centre))]
     near, far = (
         (noisy - expected * np.exp(end)) ** 2 / (2 * variance)
         + (_FREEDOM + 1) / 2 * np.log1p((end - centre) ** 2 / (_FREEDOM * spread**2))
@@ -58,24 +66,6 @@ def fitted(
     return Tilts(tilts, 1 / np.sqrt(mean**2 / variance + _pull(tilts - centre, spread)))
 
 
-def _descended(
-    start: Array,
-    noisy: Array,
-    expected: Array,
-    variance: Array,
-    centre: Array,
-    spread: float | Array,
-) -> Array:
-    """Return the minimum that damped Newton steps reach."""
-    tilts = start.clip(-_LARGEST, _LARGEST)
-    for _ in range(_ROUNDS):
-        mean, pull = expected * np.exp(tilts), _pull(tilts - centre, spread)
-        slope = (noisy - mean) * mean / variance - (tilts - centre) * pull
-        step = slope / (mean**2 / variance + pull)
-        tilts = np.clip(tilts + np.clip(step, -_STEP, _STEP), -_LARGEST, _LARGEST)
-    return tilts
-
-
 def _pull(distance: Array, spread: float | Array) -> Array:
     """Return how strongly a tilt is drawn to its centre from a distance; less from afar."""
     return (_FREEDOM + 1) / (_FREEDOM * spread**2 + distance**2)
@@ -84,15 +74,8 @@ def _pull(distance: Array, spread: float | Array) -> Array:
 def shrunk(noisy: Array, expected: Array, variance: Array, vectors: Array, prior: Prior) -> Tilts:
     """Return tilts from 0, drawn to what word vectors say of them by ridge regression.
 
-    Parameters
-    ----------
-    noisy, expected : ndarray, shape (V,)
-        Sums, and what they would be without a tilt.
-    variance : ndarray, shape (V,)
-        Of ``noisy``.
-    vectors : ndarray, shape (V, d)
-        Of length one; of zeros for a word without one, whose tilt has its own part alone.
-    prior : Prior
+    ``noisy`` are sums and ``variance`` that of their noise, ``expected`` what they would be without a tilt, all of shape
+    (V,). ``vectors``, of shape (V, d), have length one, or are zeros: such a word's tilt has its own part alone.
     """
     wide = float(np.hypot(prior.shared, prior.own))
     own = np.where(vectors.any(axis=1), prior.own, wide)

@@ -8,7 +8,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from textpriv.synthesis.features import STEP, Records, Space, plain_label
 from textpriv.tokenization.batches import KEPT, RawBatch
 from textpriv.tokenization.policy import CLASSES
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _AT_ONCE = 1000  # chosen records that are added together
 _MARK = 16  # bytes of a keyed hash
 
@@ -28,30 +31,38 @@ _LETTERS = range(2, 31)  # of a new word
 _UNKNOWN_WORD = KEPT - CLASSES.index("unknown")
 
 
-class Sums:
-    """Sums over private records, in whole numbers. Not private: they exist in memory until their release.
-
-    Workers may pickle or pack them to hand them back; nothing else keeps them.
+class _Unreleased:
+    """What is counted of private records, in memory until its release.
 
     Parameters
     ----------
     space : Space
     key : bytes, optional
-        Secret, shared by all parts of one measurement: chooses records of authors. Default: a fresh one.
+        Secret, shared by all parts of one measurement: chooses what counts of an author. Default: a fresh one.
     """
 
     def __init__(self, space: Space, key: bytes | None = None) -> None:
         self.space = space
         self.key = os.urandom(32) if key is None else key
+
+    def empty(self) -> Self:
+        """Return the same of no records, for another part of the same measurement."""
+        return type(self)(self.space, self.key)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<private>)"
+
+
+class Sums(_Unreleased):
+    """Sums over private records, in whole numbers. Workers may pickle or pack them to hand them back."""
+
+    def __init__(self, space: Space, key: bytes | None = None) -> None:
+        super().__init__(space, key)
         self._total = np.zeros(space.dimension, np.int64)
         self._moments = np.zeros(space.moments, np.int64)
         self._settled = False
         # Of each author (identity bytes) the chosen records, by rising marks: a mark, a class, a length and the words.
         self._chosen: defaultdict[bytes, list[tuple[bytes, int, int, bytes]]] = defaultdict(list)
-
-    def empty(self) -> Sums:
-        """Return sums of no records, for another part of the same measurement."""
-        return Sums(self.space, self.key)
 
     def add(
         self,
@@ -59,20 +70,9 @@ class Sums:
         labels: Sequence[Any] | None = None,
         authors: Sequence[Any] | None = None,
     ) -> None:
-        """Add tokenized records.
+        """Add tokenized records with their labels, and with their authors where the space counts records of authors.
 
-        Parameters
-        ----------
-        batch : RawBatch
-        labels : sequence, optional
-            The class of each record; None where there is one class.
-        authors : sequence of str, bytes or int, optional
-            Of each record, where the space counts records of authors.
-
-        Raises
-        ------
-        TextprivError
-            For a label that is no class, and an author that is missing. Nothing of the batch is then added.
+        A label that is no class and a missing author raise TextprivError; nothing of the batch is then added.
         """
         self._check_open()
         records = self.space.read(batch, labels)
@@ -83,24 +83,16 @@ class Sums:
             of_record = slice(*records.offsets[number : number + 2])
             label, length = int(records.classes[number]), int(records.lengths[number])
             words = records.ids[of_record].astype(np.int32).tobytes()
-            mark = self._mark(b"%d %d " % (label, length) + words, name)
+            mark = _keyed(self.key, framed(name) + b"%d %d " % (label, length) + words)
             own = self._chosen[name]
             own.append((mark, label, length, words))
             own.sort()
             del own[self.space.authors :]
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no record was added."""
-        return not (self._chosen or self._total.any())
-
-    @property
     def authors(self) -> Set[bytes]:
         """The ``identity_bytes`` of all authors whose records were added."""
         return self._chosen.keys()
-
-    def _mark(self, content: bytes, name: bytes) -> bytes:
-        return _keyed(self.key, framed(name) + content)
 
     def _add(self, records: Records) -> None:
         self.space.add_to(self._total, records)
@@ -181,32 +173,18 @@ class Sums:
         self._settle()
         return self._moments
 
-    def __repr__(self) -> str:
-        return "Sums(<private>)"
 
-
-class WordCounts:
-    """How many private records use each word outside the vocabulary. Not private: in memory until their release.
+class WordCounts(_Unreleased):
+    """How many private records use each word outside the vocabulary.
 
     A record adds the same to each of its words, together a vector of norm at most ``STEP``. Of more than ``MOST_WORDS`` a
     keyed hash chooses. Where authors are protected, all words of an author count as those of one record.
-
-    Parameters
-    ----------
-    space : Space
-    key : bytes, optional
-        Secret, shared by all parts of one measurement. Default: a fresh one.
     """
 
     def __init__(self, space: Space, key: bytes | None = None) -> None:
-        self.space = space
-        self.key = os.urandom(32) if key is None else key
+        super().__init__(space, key)
         self._weights: defaultdict[str, int] = defaultdict(int)
         self._of_author: dict[bytes, set[str]] = {}
-
-    def empty(self) -> WordCounts:
-        """Return counts of no records, for another part of the same measurement."""
-        return WordCounts(self.space, self.key)
 
     def add(
         self,
@@ -252,9 +230,6 @@ class WordCounts:
         for author in [*self._of_author]:
             self._count(self._of_author.pop(author))
         return dict(sorted(self._weights.items()))
-
-    def __repr__(self) -> str:
-        return "WordCounts(<private>)"
 
 
 def unknown_words(batch: RawBatch) -> list[set[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from textpriv.language.ngrams import NGrams
 from textpriv.statement import PrivacyStatement
 from textpriv.synthesis.features import Label, Space, plain_label, public_vectors, public_weights
 from textpriv.synthesis.generator import Generator
-from textpriv.synthesis.release import NoisySums, Release
+from textpriv.synthesis.release import Measurement, NoisySums
 from textpriv.synthesis.sums import Sums, WordCounts
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, without_halves
 from textpriv.tokenization.policy import TokenPolicy
@@ -49,9 +50,9 @@ class PublicSide:
         new_words: tuple[str, ...] = (),
     ) -> None:
         self.index = index if isinstance(index, Index) else open_index(index or ENGLISH)
+        self._given, self._new_words = (index, model), new_words
         own = self.index.vocabulary.words
-        self.words, self._given, self._new = [*own, *new_words], model, len(new_words)
-        self.language = self.index.language or DEFAULT_LANGUAGE
+        self.words, self.language = [*own, *new_words], self.index.language or DEFAULT_LANGUAGE
         given = model or self.index.model
         if given is None and self.language != DEFAULT_LANGUAGE:
             raise TextprivError(
@@ -63,16 +64,21 @@ class PublicSide:
             raise TextprivError(
                 "the language model is of another vocabulary. Pass one over the words of the index."
             )
-        self.model = found.with_words(self._new) if new_words else found
+        self.model = found.with_words(len(new_words)) if new_words else found
 
     def with_words(self, new_words: tuple[str, ...]) -> PublicSide:
         """Return the same with other new words."""
-        return PublicSide(self.index, self._given, new_words)
+        return PublicSide(*self._given, new_words)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An index goes to a worker by its name, and no private word goes along.
+        return PublicSide, (*self._given, self._new_words)
 
     def space(self, classes: Sequence[Label], authors: int | None = None) -> Space:
         """Return the coordinates of the sums of records of some classes."""
         vectors = public_vectors(self.index.vocabulary.vectors)
-        vectors = np.pad(vectors, ((0, self._new), (0, 0)))  # topics are those of known words
+        # Topics are those of known words.
+        vectors = np.pad(vectors, ((0, len(self._new_words)), (0, 0)))
         return Space(public_weights(self.model), vectors, tuple(classes), authors)
 
     @cached_property
@@ -80,14 +86,16 @@ class PublicSide:
         """The tokenizer of private texts, which keeps unknown words."""
         return TextEncoder(self.words, TokenPolicy(unknown="keep"), self.language)
 
-    def generator(self, noisy: NoisySums) -> Generator:
-        """Return what draws texts from released sums over the same words."""
-        if noisy.words.shape[1] != len(self.words):
-            raise TextprivError(
-                "the sums are of another vocabulary. Pass the index that they were made with."
-            )
-        space = self.space((_ONE_CLASS,))
-        return Generator(noisy, self.model, space, self.words, self.index.vocabulary.vectors)
+    def add(
+        self,
+        total: Sums | WordCounts,
+        texts: Sequence[str],
+        labels: Sequence[Any] | None,
+        authors: Sequence[Any] | None,
+    ) -> None:
+        """Add records to sums or counts."""
+        whole = [each if each.isascii() else without_halves(each) for each in texts]
+        total.add(self.encoder.encode(whole), labels, authors)
 
     @property
     def fingerprint(self) -> str:
@@ -170,22 +178,13 @@ class TextSynthesizer:
         """
         records = _Given.checked(texts, labels, authors)
         classes = self._classes_of(records)
-        bound = None if authors is None else _whole(self.records_per_author)
-        side = self._side
-        space = side.space(classes, bound)
-        release = Release(space, self.epsilon, self.delta, self.budget, new_words=self.new_words)
-        if self.new_words:
-            counts = WordCounts(space)
-            records.add_to(counts, side.encoder)
-            side = side.with_words(release.words(counts))
-            space = side.space(classes, bound)
-        first = Sums(space)
-        records.add_to(first, side.encoder)
-        space = release.topics(first)
-        if space is not first.space:
-            first = Sums(space, first.key)
-            records.add_to(first, side.encoder)
-        self._set(release.noisy(first))
+        space = self._side.space(
+            classes, None if authors is None else _whole(self.records_per_author)
+        )
+        measurement = Measurement(
+            space, self.epsilon, self.delta, self.budget, new_words=self.new_words
+        )
+        self._set(measurement.measure(self._side, records.add_to))
         vars(self._side).pop("encoder", None)  # it remembers words of the texts
         return self
 
@@ -219,7 +218,7 @@ class TextSynthesizer:
             raise TextprivError(
                 "this TextSynthesizer has measured no texts. Call fit or load first."
             )
-        return self._side.with_words(self.noisy_.new_words).generator(self.noisy_)
+        return Generator(self.noisy_, self._side.with_words(self.noisy_.new_words))
 
     def sample(self, n: int, random_state: int | np.random.Generator | None = None) -> Any:
         """Draw new records; any number of them costs nothing more.
@@ -305,13 +304,13 @@ class TextSynthesizer:
         return f"TextSynthesizer(epsilon={self.epsilon!r}, delta={self.delta!r}{classes})"
 
 
+@dataclass(frozen=True, repr=False)
 class _Given:
     """Private records as they were given to ``fit``, checked before anything is measured."""
 
-    def __init__(
-        self, texts: list[str], labels: list[Any] | None, authors: list[Any] | None
-    ) -> None:
-        self.texts, self.labels, self.authors = texts, labels, authors
+    texts: list[str]
+    labels: list[Any] | None
+    authors: list[Any] | None
 
     @classmethod
     def checked(cls, texts: Any, labels: Any, authors: Any) -> _Given:
@@ -336,15 +335,12 @@ class _Given:
             )
         return cls(texts, *given)
 
-    def add_to(self, sums: Sums | WordCounts, encoder: TextEncoder) -> None:
+    def add_to(self, total: Sums | WordCounts, side: PublicSide) -> None:
         """Add all records to sums or counts."""
         for start in range(0, len(self.texts), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            texts = [each if each.isascii() else without_halves(each) for each in self.texts[part]]
-            labels, authors = (
-                None if each is None else each[part] for each in (self.labels, self.authors)
-            )
-            sums.add(encoder.encode(texts), labels, authors)
+            labels, authors = (each and each[part] for each in (self.labels, self.authors))
+            side.add(total, self.texts[part], labels, authors)
 
 
 def _whole(value: Any) -> int:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 
 import numpy as np
-import pytest
 
 import textpriv
 from textpriv.index import Index
@@ -23,7 +21,7 @@ def choose(run, folder, *more):
 
 
 def test_the_last_line_is_a_command_that_runs(run, folder, texts, tmp_path):
-    for more in (("--recovery", 0.3, "--of", "all"), ("--keep", 0.5), ("--odds", 20), ()):
+    for more in (("--recovery", 0.3), ()):
         line = choose(run, folder, *more).splitlines()[-1]
         program, *arguments = shlex.split(line)
         paths = {"IN": texts, "OUT": tmp_path / "out.txt"}
@@ -32,8 +30,8 @@ def test_the_last_line_is_a_command_that_runs(run, folder, texts, tmp_path):
 
 
 def test_a_recovery_compares_the_mechanisms_of_the_library(run, folder):
-    given = json.loads(choose(run, folder, "--recovery", 0.3, "--of", "all", "--json"))
-    found = textpriv.choose({str(folder): Index.load(folder)}, recovery=0.3, of="all")
+    given = json.loads(choose(run, folder, "--recovery", 0.3, "--json"))
+    found = textpriv.choose({str(folder): Index.load(folder)}, recovery=0.3)
     assert given["candidates"] == list(found.to_dict()["candidates"])
 
 
@@ -52,30 +50,10 @@ def test_a_named_mechanism_out_of_reach_ends_with_1(run, folder):
     assert "Recommended" in result.stdout  # of those that can
 
 
-def test_an_epsilon_for_a_share_that_stays_is_the_librarys(run, folder):
-    found = json.loads(choose(run, folder, "--keep", 0.5, "--json"))
-    wanted = textpriv.epsilon_for(Index.load(folder), keep=0.5)
-    assert wanted * 0.999 < found["epsilon"] <= wanted
-
-
-def test_an_epsilon_for_odds_keeps_them_between_the_words(run, folder):
-    index = Index.load(folder)
-    shown = json.loads(choose(run, folder, "--odds", 20, "--json"))
-    assert 19.9 < math.exp(shown["epsilon"] * index.reference_distance) <= 20
-
-
 def test_an_attacker_in_context_is_tried_on_public_text(run, folder, tmp_path):
     rows = np.random.default_rng(1).integers(len(WORDS), size=(40, 20))
     (tmp_path / "public.txt").write_text("\n".join(" ".join(WORDS[i] for i in r) for r in rows))
-    given = ("--recovery", 0.5, "--of", "all")
+    given = ("--recovery", 0.5)
     shown = choose(run, folder, *given, "--context", tmp_path / "public.txt")
     assert "the better of two attackers" in shown
     assert "an attacker who guesses word by word" in choose(run, folder, *given)
-
-
-@pytest.mark.parametrize(
-    "more",
-    [("--odds", 3, "--keep", 0.2), ("--keep", 0.5, "--context", "a.txt")],
-)
-def test_figures_that_mean_nothing_together_are_refused(run, failed, folder, more):
-    failed(run("choose", "--index", folder, *more), 2)

@@ -17,7 +17,7 @@ import pytest
 
 from textpriv import TextSynthesizer
 from textpriv.synthesis import generator
-from textpriv.synthesis.release import NoisySums, Release
+from textpriv.synthesis.release import Measurement, NoisySums
 
 TESTS = Path(__file__).parents[2]
 TEXTS = {"neg": "The film was bad, and the plot was dull.", "pos": "A good film with a fine story."}
@@ -157,8 +157,10 @@ def test_whole_numbers_are_labels_that_stay_whole_numbers(synthesize, tmp_path):
 @pytest.fixture
 def measured(monkeypatch):
     """Count the measurements that are made."""
-    made, noisy = [], Release.noisy
-    monkeypatch.setattr(Release, "noisy", lambda *a, **k: made.append(noisy(*a, **k)) or made[-1])
+    made, noisy = [], Measurement.noisy
+    monkeypatch.setattr(
+        Measurement, "noisy", lambda *a, **k: made.append(noisy(*a, **k)) or made[-1]
+    )
     return made
 
 
@@ -242,7 +244,7 @@ def test_a_seed_does_not_repeat_the_noise(synthesize, reviews, measured, tmp_pat
 
 @pytest.mark.parametrize("author", [None, "author"])
 def test_several_workers_give_the_same_sums(synthesize, tmp_path, monkeypatch, author):
-    totals, noisy = [], Release.noisy
+    totals, noisy = [], Measurement.noisy
     given = [{**row, "author": n} for n, row in enumerate(records(9_000))]
     path = write(tmp_path / "in.jsonl", given)
 
@@ -250,7 +252,7 @@ def test_several_workers_give_the_same_sums(synthesize, tmp_path, monkeypatch, a
         totals.append(sums.total().copy())
         return noisy(self, sums, **more)
 
-    monkeypatch.setattr(Release, "noisy", seen)
+    monkeypatch.setattr(Measurement, "noisy", seen)
     more = [] if author is None else ["--author", author]
     for workers in (1, 3):
         done = synthesize(path, tmp_path / f"{workers}.jsonl", "--workers", workers, *more)
@@ -292,7 +294,7 @@ def test_new_words_that_cannot_be_counted_are_refused(synthesize, tmp_path, sour
 @pytest.mark.slow
 @pytest.mark.parametrize("author", [None, "author"])
 def test_any_engine_gives_the_same_sums(synthesize, tmp_path, monkeypatch, author):
-    totals, noisy = {}, Release.noisy
+    totals, noisy = {}, Measurement.noisy
     given = [{**row, "author": n // 2} for n, row in enumerate(records(400))]
     (tmp_path / "in").mkdir()
     for number in range(4):
@@ -308,7 +310,7 @@ def test_any_engine_gives_the_same_sums(synthesize, tmp_path, monkeypatch, autho
             totals[name] = sums.total().copy()
             return noisy(self, sums, **rest)
 
-        monkeypatch.setattr(Release, "noisy", seen)
+        monkeypatch.setattr(Measurement, "noisy", seen)
         done = synthesize(tmp_path / "in", tmp_path / f"{name}.jsonl", *options, *more)
         assert done.exit_code == 0, done.stderr
     assert totals["here"].any()
@@ -341,7 +343,7 @@ BAD = {
 def test_bad_input_gets_a_sentence_and_no_measurement(
     synthesize, measured, monkeypatch, tmp_path, case
 ):
-    monkeypatch.setattr(Release, "topics", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(Measurement, "topics", lambda *_: pytest.fail("measured"))
     given, options = BAD[case]
     done = synthesize(write(tmp_path / "in.jsonl", given), tmp_path / "out.jsonl", *options)
     assert done.exit_code == 1

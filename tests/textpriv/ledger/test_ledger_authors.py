@@ -11,7 +11,7 @@ from small_synthesis import public, transcript
 from textpriv.errors import LedgerError, LimitError, TextprivError
 from textpriv.ledger import Charge, DocumentName, Ledger, Terms
 from textpriv.randomness import identity_bytes
-from textpriv.synthesis.release import Release
+from textpriv.synthesis.release import Measurement
 from textpriv.synthesis.sums import Sums
 
 WORDS = Terms(b"settings", "euclidean", epsilon=1.0, word_loss=2.0, word_rho=1.0)
@@ -102,7 +102,7 @@ def sums(authors, bound=2):
 def test_authors_are_charged_before_noise_is_drawn(path, way):
     Ledger(path).charge_authors([ANN], 5.0)
     given = sums(["bob", "ann"])
-    release = Release(given.space, 1.0, 1e-6, ledger=Ledger(path, author_rho_limit=5))
+    release = Measurement(given.space, 1.0, 1e-6, ledger=Ledger(path, author_rho_limit=5))
     with transcript() as drawn, pytest.raises(LimitError):
         getattr(release, way)(given)
     assert drawn == []
@@ -110,7 +110,7 @@ def test_authors_are_charged_before_noise_is_drawn(path, way):
 
 def test_every_author_is_charged_once_for_both_readings(path):
     first, second = sums(["ann", "bob", "ann"]), sums(["bob", "ann"])
-    release = Release(first.space, 1.0, 1e-6, ledger=Ledger(path))
+    release = Measurement(first.space, 1.0, 1e-6, ledger=Ledger(path))
     release.topics(first)
     release.noisy(second)
     rho = math.ceil(release.author_rho * 1e6) / 1e6
@@ -118,7 +118,7 @@ def test_every_author_is_charged_once_for_both_readings(path):
 
 
 def test_an_author_who_comes_between_readings_is_refused(path):
-    release = Release(sums(["ann"]).space, 1.0, 1e-6, ledger=Ledger(path))
+    release = Measurement(sums(["ann"]).space, 1.0, 1e-6, ledger=Ledger(path))
     release.topics(sums(["ann"]))
     with pytest.raises(TextprivError, match="changed while they were read"):
         release.noisy(sums(["ann", "bob"]))
@@ -126,7 +126,7 @@ def test_an_author_who_comes_between_readings_is_refused(path):
 
 def test_the_rho_covers_other_records_in_place_of_all(path):
     given = sums(["ann"])
-    release = Release(given.space, 1.0, 1e-6, ledger=Ledger(path))
+    release = Measurement(given.space, 1.0, 1e-6, ledger=Ledger(path))
     with transcript() as drawn:
         release.topics(given)
         release.noisy(given)
@@ -146,4 +146,4 @@ def test_authors_of_packed_sums_are_those_that_were_added():
 
 def test_a_ledger_needs_the_authors_of_records(path):
     with pytest.raises(TextprivError, match="counts authors"):
-        Release(public().space(("",)), 1.0, 1e-6, ledger=Ledger(path))
+        Measurement(public().space(("",)), 1.0, 1e-6, ledger=Ledger(path))

@@ -18,7 +18,7 @@ from textpriv.ledger import Ledger
 from textpriv.statement import epsilon_of_zcdp
 from textpriv.synthesis import release
 from textpriv.synthesis.features import STEP
-from textpriv.synthesis.release import NoisySums, Release, threshold
+from textpriv.synthesis.release import Measurement, NoisySums, threshold
 from textpriv.synthesis.sums import MOST_WORDS, WordCounts
 
 EPSILON, DELTA, SHARE = 1.0, 1e-5, 0.1
@@ -131,7 +131,7 @@ def test_own_words_pass_the_threshold_within_delta(mu, delta):
 
 def test_the_word_of_one_record_is_released_within_delta():
     # Little noise and a large delta, so that it is seen: 2,000 runs.
-    measurement = Release(public().space(CLASSES), 4.0, 0.2, new_words=0.5)
+    measurement = Measurement(public().space(CLASSES), 4.0, 0.2, new_words=0.5)
     assert release.threshold_delta(0.2, 0.5) == 0.1
     measurement._randomness = Randomness(3)
     found = WordCounts(measurement.space, b"key")
@@ -265,7 +265,7 @@ def test_a_share_without_meaning_is_refused(settings, message):
 def test_a_ledger_that_would_miss_a_delta_is_refused(tmp_path):
     space = public().space(CLASSES, 2)
     with pytest.raises(TextprivError, match="do not count the delta"):
-        Release(space, EPSILON, DELTA, ledger=Ledger(tmp_path / "a.db"), new_words=SHARE)
+        Measurement(space, EPSILON, DELTA, ledger=Ledger(tmp_path / "a.db"), new_words=SHARE)
 
 
 def test_bad_labels_are_refused_before_words_are_measured():

@@ -22,7 +22,7 @@ from textpriv import TextSynthesizer
 from textpriv.errors import TextprivError
 from textpriv.synthesis import features, release
 from textpriv.synthesis.features import STEP
-from textpriv.synthesis.release import Release
+from textpriv.synthesis.release import Measurement
 from textpriv.synthesis.sums import Sums
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -143,7 +143,7 @@ def test_noise_and_charge_are_those_of_the_stated_epsilon(cells):
 def test_every_coordinate_has_noise_of_its_own():
     side = public()
     space = side.space(CLASSES)
-    noisy = Release(space, EPSILON, DELTA).noisy(Sums(space))
+    noisy = Measurement(space, EPSILON, DELTA).noisy(Sums(space))
     for part in (noisy.words.ravel(), noisy.rows, noisy.lengths):
         assert len(np.unique(part)) == part.size
         assert (part != 0).all()
@@ -169,7 +169,7 @@ def test_topics_follow_from_the_first_release():
         sums.add(side.encoder.encode(texts), labels)
         with pytest.MonkeyPatch.context() as patch, transcript(past) as seen:
             patch.setattr(release, "_ENOUGH", -1e9)
-            found.append(Release(space, EPSILON, DELTA).topics(sums).topics)
+            found.append(Measurement(space, EPSILON, DELTA).topics(sums).topics)
         past = past or seen
     for name in ("centre", "directions"):
         assert np.array_equal(getattr(found[0], name), getattr(found[1], name))
@@ -185,7 +185,7 @@ def test_a_second_fit_is_charged_again():
 
 def test_a_measurement_is_released_once():
     space = public().space(CLASSES)
-    made = Release(space, EPSILON, DELTA)
+    made = Measurement(space, EPSILON, DELTA)
     made.noisy(Sums(space))
     with pytest.raises(TextprivError, match="costs as much again"):
         made.noisy(Sums(space))
@@ -266,7 +266,7 @@ def test_any_split_of_the_records_gives_the_same_sums(authors, cells, way):
     space = side.space(CLASSES, authors)
     if cells == "four cells":
         directions = rng.integers(-1024, 1025, size=(2, 4))
-        space = space.with_topics(features.Topics(np.zeros(4, np.int64), directions))
+        space = replace(space, topics=features.Topics(np.zeros(4, np.int64), directions))
 
     def part(rows):
         sums = whole.empty()
@@ -315,7 +315,7 @@ def canary_scores(epsilon: float, seed: int, noise: float = 1.0) -> tuple[np.nda
     for each in sums:
         each.add(side.encoder.encode(texts), labels)
     sums[1].merge(canary)
-    plan = Release(space, epsilon, DELTA)._plan(space.dimension, 0.98)
+    plan = Measurement(space, epsilon, DELTA)._plan(space.dimension, 0.98)
     plan = replace(plan, sigma=plan.sigma * noise)
     source, mark = Randomness(seed), canary.total() / STEP
     halfway = sums[0].total() / STEP + mark / 2

@@ -15,12 +15,10 @@ from textpriv.corpus.release import RunOptions
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.errors import CorpusError
 
-FORMATS: dict[str, type[CorpusReader]] = {**lines.FORMATS, **csv.FORMATS, **parquet.FORMATS}
+_READERS: tuple[type[CorpusReader], ...] = (*lines.READERS, *csv.READERS, *parquet.READERS)
+FORMATS = {reader.format: reader for reader in _READERS}
+EXTENSIONS = {ending: reader.format for reader in _READERS for ending in reader.extensions}
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
-_EXTENSIONS = {
-    **{".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv"},
-    **{".txt": "text", ".text": "text", ".parquet": "parquet"},
-}
 
 
 def corpus_format(
@@ -35,11 +33,11 @@ def corpus_format(
     stem = Path(name)
     compression = _PACKED.get(stem.suffix.lower())
     stem = stem.with_suffix("") if compression else stem
-    format = format or _EXTENSIONS.get(stem.suffix.lower())
+    format = format or EXTENSIONS.get(stem.suffix.lower())
     # A device or a pipe has no extension to go by; the other end then decides.
     if format is None and not is_stream(name):
         raise CorpusError(
-            f"Cannot tell the format of {name} from its name: expected one of {' '.join(_EXTENSIONS)}, perhaps with .gz, "
+            f"Cannot tell the format of {name} from its name: expected one of {' '.join(EXTENSIONS)}, perhaps with .gz, "
             f".bz2 or .zst after it. Say which it is with --format {'|'.join(FORMATS)}."
         )
     if compression is not None and format == "parquet":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -38,12 +38,14 @@ class _CsvWriter(RecordWriter):
 
     def _spelled(self, values: list[str]) -> bytes:
         kept = [values[place] for place in self._written]
-        return csv_row(kept, self._reader.delimiter, self._reader.newline)
+        return _csv_row(kept, self._reader.delimiter, self._reader.newline)
 
 
 class _CsvReader(LineReader):
     """Read the rows under a header; a row may have several lines."""
 
+    format = "csv"
+    extensions: tuple[str, ...] = (".csv",)
     writer = _CsvWriter
     delimiters = ",;\t"  # tried on the header, in this order
     delimiter = ","
@@ -97,12 +99,17 @@ class _CsvReader(LineReader):
         return [unit[place] for place in self._places], unit
 
     def spelled(self, row: Any) -> bytes:
-        return csv_row(row, self.delimiter, self.newline)
+        return _csv_row(row, self.delimiter, self.newline)
+
+    def new_rows(self, columns: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+        self.columns, self.delimiter = [*columns], self.delimiters[0]
+        return [[*map(str, row)] for row in zip(*columns.values(), strict=True)]
 
 
 class _TsvReader(_CsvReader):
     """Read the rows under a header, with tabs between the columns; quotes as in CSV."""
 
+    format, extensions = "tsv", (".tsv", ".tab")
     delimiters = "\t"
 
 
@@ -119,7 +126,7 @@ def _is_flawed(row: list[str]) -> bool:
         return True
 
 
-def csv_row(row: list[str], delimiter: str, newline: str) -> bytes:
+def _csv_row(row: list[str], delimiter: str, newline: str) -> bytes:
     """Return one row as bytes."""
     buffer = io.StringIO(newline="")
     # Not every Python version quotes a lone carriage return, and a reader would take it for the end of the row.
@@ -129,4 +136,4 @@ def csv_row(row: list[str], delimiter: str, newline: str) -> bytes:
     return buffer.getvalue().replace(_NUL, "\0").encode("utf-8", errors="surrogateescape")
 
 
-FORMATS = {"csv": _CsvReader, "tsv": _TsvReader}
+READERS = _CsvReader, _TsvReader

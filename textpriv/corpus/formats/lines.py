@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
@@ -51,6 +51,7 @@ class _JsonWriter(RecordWriter):
 class _TextReader(LineReader):
     """Read lines; each is a document, a blank one too."""
 
+    format, extensions = "text", (".txt", ".text")
     writer: type[RecordWriter] = _TextWriter
 
     def units(self, lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -82,6 +83,7 @@ class _TextReader(LineReader):
 class _JsonReader(_TextReader):
     """Read JSON objects, one a line, a field of which contains the text; blank lines are no records."""
 
+    format, extensions = "jsonl", (".jsonl", ".ndjson")
     writer = _JsonWriter
 
     def units(self, lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -119,6 +121,13 @@ class _JsonReader(_TextReader):
 
     def names_of(self, rows: Any) -> Iterator[Sequence[str]]:
         return iter(rows)
+
+    def new_rows(self, columns: Mapping[str, Sequence[Any]]) -> list[_Members]:
+        cells = (
+            [((name,), value, _dumped(value)) for value in values]
+            for name, values in columns.items()
+        )
+        return [_Members(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
 def _decoded(line: bytes) -> str:
@@ -195,8 +204,8 @@ def _spelled(value: Any) -> str:
     return "{" + ",".join(f"{_dumped(name)}:{_spelled(each)}" for name, each in value.items()) + "}"
 
 
-def _dumped(text: str | None) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def _dumped(value: str | int | None) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
-FORMATS = {"jsonl": _JsonReader, "text": _TextReader}
+READERS = _JsonReader, _TextReader

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -27,6 +28,43 @@ _PART_ROWS = 1_000  # of a row group of a part
 _GROUP_BYTES = 64 << 20  # in memory, after which a row group of the output ends
 
 
+class _RowGroups:
+    """Write tables in row groups of ``most`` rows, or fewer where they are larger than ``size`` bytes."""
+
+    def __init__(self, out: Any, schema: pa.Schema, most: int, size: float = math.inf) -> None:
+        import pyarrow.parquet as pq
+
+        self._schema, self._most, self._size = schema, most, size
+        self._writer = pq.ParquetWriter(out, schema, compression="zstd")
+        self._waiting: list[pa.Table] = []
+
+    def add(self, table: pa.Table) -> None:
+        self._waiting.append(table)
+        while (rows := sum(each.num_rows for each in self._waiting)) >= self._most or (
+            rows and sum(each.nbytes for each in self._waiting) >= self._size
+        ):
+            self._write()
+
+    def _write(self) -> None:
+        import pyarrow as pa
+
+        joined = pa.concat_tables(self._waiting)
+        # One piece in each column: the pages of a file follow the pieces that it was given.
+        group = joined.slice(0, self._most).combine_chunks()
+        # Dictionaries are made here: those that were read keep values of rows that are left out.
+        columns = [
+            column.dictionary_encode() if pa.types.is_dictionary(kind) else column
+            for column, kind in zip(group.columns, self._schema.types, strict=True)
+        ]
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
+        self._waiting = [joined.slice(self._most)]
+
+    def close(self) -> None:
+        if any(each.num_rows for each in self._waiting):
+            self._write()
+        self._writer.close()
+
+
 class _ParquetWriter(RecordWriter):
     """Write rows without metadata, which may contain anything."""
 
@@ -34,54 +72,29 @@ class _ParquetWriter(RecordWriter):
 
     def __init__(self, reader: CorpusReader, out: BinaryIO) -> None:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         super().__init__(reader, out)
         schema, writes = self._reader.schema, reader.release.writes
         self._written = [n for n, name in enumerate(schema.names) if writes(name)]
         self._schema = pa.schema([types_alone(schema.field(n)) for n in self._written])
-        fields = zip(self._schema, self._written, strict=True)
-        private = {self._reader.columns.index(name) for name in self._reader.texts}
-        self._encoded = pa.schema(
-            [
-                field if n in private else _encoded(field, self._reader.types[n])
-                for field, n in fields
-            ]
-        )
-        self._writer = pq.ParquetWriter(out, self._encoded, compression="zstd")
-        self._rows: list[pa.RecordBatch] = []
+        encoded = [
+            field if field.name in reader.texts else _encoded(field, self._reader.types[n])
+            for field, n in zip(self._schema, self._written, strict=True)
+        ]
+        self._groups = _RowGroups(out, pa.schema(encoded), _PART_ROWS)
 
     def write(self, batch: Batch, columns: Sequence[Sequence[str | None]]) -> None:
         import pyarrow as pa
 
-        given = zip(self._reader.texts, columns, strict=True)
-        private = {self._reader.columns.index(name): each for name, each in given}
+        private = dict(zip(self._reader.texts, columns, strict=True))
         values = [
-            pa.array(private[n], field.type) if n in private else batch.rows[n]
+            pa.array(private[field.name], field.type) if field.name in private else batch.rows[n]
             for n, field in zip(self._written, self._schema, strict=True)
         ]
-        self._rows.append(pa.RecordBatch.from_arrays(values, schema=self._schema))
-        while sum(rows.num_rows for rows in self._rows) >= _PART_ROWS:
-            self._write_group()
-
-    def _write_group(self) -> None:
-        import pyarrow as pa
-
-        # One piece in each column: the pages of a file follow the pieces that it was given.
-        table = pa.Table.from_batches(self._rows, self._schema).combine_chunks()
-        group = table.slice(0, _PART_ROWS).combine_chunks()
-        # Dictionaries are made here: those that were read keep values of rows that are left out.
-        columns = [
-            column.dictionary_encode() if pa.types.is_dictionary(kind) else column
-            for column, kind in zip(group.columns, self._encoded.types, strict=True)
-        ]
-        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._encoded))
-        self._rows = table.slice(_PART_ROWS).to_batches()
+        self._groups.add(pa.Table.from_arrays(values, schema=self._schema))
 
     def close(self) -> None:
-        if any(rows.num_rows for rows in self._rows):
-            self._write_group()
-        self._writer.close()
+        self._groups.close()
 
     @staticmethod
     def join(parts: Sequence[Path], out: BinaryIO, source: str = "") -> None:
@@ -91,40 +104,17 @@ class _ParquetWriter(RecordWriter):
         with stores.opened(source) as raw:
             known = pq.ParquetFile(raw).metadata
         most = max((known.row_group(n).num_rows for n in range(known.num_row_groups)), default=1)
-        with pq.ParquetWriter(out, pq.read_schema(parts[0]), compression="zstd") as writer:
-            for group in _regrouped(_groups(parts), max(1, most)):
-                writer.write_table(group)
-
-
-def _groups(parts: Sequence[Path]) -> Iterator[pa.Table]:
-    import pyarrow.parquet as pq
-
-    for part in parts:
-        with open(part, "rb") as file:
-            table = pq.ParquetFile(file)
-            for group in range(table.num_row_groups):
-                yield table.read_row_group(group, use_threads=False)
-
-
-def _regrouped(tables: Iterator[pa.Table], most: int) -> Iterator[pa.Table]:
-    """Yield the rows of tables in others of so many rows, or fewer where they are large."""
-    import pyarrow as pa
-
-    waiting: list[pa.Table] = []
-    for table in tables:
-        waiting.append(table)
-        while (count := sum(each.num_rows for each in waiting)) >= most or (
-            count and sum(each.nbytes for each in waiting) >= _GROUP_BYTES
-        ):
-            joined = pa.concat_tables(waiting)
-            # One piece in each column: the pages of a file follow the pieces that it was given.
-            yield joined.slice(0, most).combine_chunks()
-            waiting = [joined.slice(most)]
-    if sum(each.num_rows for each in waiting):
-        yield pa.concat_tables(waiting).combine_chunks()
+        groups = _RowGroups(out, pq.read_schema(parts[0]), max(1, most), _GROUP_BYTES)
+        for part in parts:
+            with open(part, "rb") as file:
+                table = pq.ParquetFile(file)
+                for group in range(table.num_row_groups):
+                    groups.add(table.read_row_group(group, use_threads=False))
+        groups.close()
 
 
 class _ParquetReader(CorpusReader):
+    format, extensions = "parquet", (".parquet",)
     writer = _ParquetWriter
     schema: pa.Schema  # of the rows, without dictionaries
     types: list[pa.DataType]  # of the columns in the file
@@ -215,6 +205,13 @@ class _ParquetReader(CorpusReader):
         where = [first + row for row in kept]
         return Batch(where, self.given(given, numbers), rows, bad, end, end / max(total, 1))
 
+    def new_rows(self, columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        rows = pa.RecordBatch.from_pydict(columns)
+        self.schema, self.types, self.columns = rows.schema, rows.schema.types, rows.schema.names
+        return rows
+
     def spelled(self, row: Any) -> bytes | None:
         import pyarrow as pa
 
@@ -256,4 +253,4 @@ def _plain(field: pa.Field) -> pa.Field:
     return field.with_type(with_children(others.get(str(kind), kind), _plain))
 
 
-FORMATS = {"parquet": _ParquetReader}
+READERS = (_ParquetReader,)
