@@ -87,19 +87,13 @@ class Axes:
     def added_to(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return the statement of words drawn under a metric with these axes."""
         exposed = f"the label of a text ({', '.join(self.labels)}): each word tells more of it than in the plain space"
-        return statement.extended(
-            assumptions=[self._assumption], not_protected=[exposed], notes=[self.note]
-        )
-
-    @property
-    def _assumption(self) -> str:
-        """What a proof takes for granted about the metric."""
-        if math.isinf(self.epsilon):
-            return "the texts and labels from which the axes of the metric were learned are public"
-        return (
-            "the axes alone were not fixed before private texts were seen: these reach the metric only by noisy sums, with "
-            f"epsilon {at_most(self.epsilon, 3)} and delta {at_most(self.delta, 3)} for {self.unit} more or less"
-        )
+        learned = "the texts and labels from which the axes of the metric were learned are public"
+        if not math.isinf(self.epsilon):
+            learned = (
+                "the axes alone were not fixed before private texts were seen: these reach the metric only by noisy sums, "
+                f"with epsilon {at_most(self.epsilon, 3)} and delta {at_most(self.delta, 3)} for {self.unit} more or less"
+            )
+        return statement.extended(assumptions=[learned], not_protected=[exposed], notes=[self.note])
 
     @property
     def note(self) -> str:
