@@ -23,31 +23,16 @@ class Axes:
     """One coordinate of every word for each label, and how often the domain writes each word.
 
     Make them with :class:`textpriv.LabelAxes`.
-
-    Attributes
-    ----------
-    values : ndarray of float64, shape (V, labels)
-        In root mean square lengths of the recommended space, weight included.
-    frequency : ndarray of float64, shape (V,)
-        How often each word is written in texts like those that the axes were learned from; above 0, sums to 1.
-    unit : str
-        Whose presence the axes protect, such as "one record".
-    epsilon, delta : float
-        Of the presence of a unit; an infinite epsilon means that texts and labels are public.
-    changed : float
-        Epsilon of a unit whose words change, at the same delta.
-    vocabulary : str
-        Fingerprint of the words and their vectors.
     """
 
     labels: tuple[str, ...]
-    values: NDArray[np.float64]
-    frequency: NDArray[np.float64]
-    unit: str
-    epsilon: float
+    values: NDArray[np.float64]  # (V, labels), in root mean square lengths of the space, weighted
+    frequency: NDArray[np.float64]  # (V,), of words in texts of the domain; above 0, sums to 1
+    unit: str  # whose presence the axes protect, such as "one record"
+    epsilon: float  # of the presence of a unit; infinite if texts and labels are public
     delta: float
-    changed: float
-    vocabulary: str
+    changed: float  # epsilon of a unit whose words change, at the same delta
+    vocabulary: str  # fingerprint of the words and their vectors
 
     def __post_init__(self) -> None:
         is_sound = (

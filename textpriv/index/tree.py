@@ -323,24 +323,13 @@ class Nodes(NamedTuple):
     """The nodes of a tree: first its atoms, leaves that hold all words at distance 0 of each other, then inner nodes.
 
     A node's parent has a higher number than the node, and the root the highest.
-
-    Attributes
-    ----------
-    start, end : ndarray of int32, shape (N,)
-        The leaves below a node, as places in depth-first order.
-    level : ndarray of uint8, shape (N,)
-        The number of its height; 0 for an atom.
-    parent : ndarray of int32, shape (N,)
-        -1 for the root.
-    atom : ndarray of int32, shape (V,)
-        The atom of each place.
     """
 
-    start: NDArray[np.int32]
-    end: NDArray[np.int32]
-    level: NDArray[np.uint8]
-    parent: NDArray[np.int32]
-    atom: NDArray[np.int32]
+    start: NDArray[np.int32]  # (N,), of the leaves below a node, as places in depth-first order
+    end: NDArray[np.int32]  # (N,)
+    level: NDArray[np.uint8]  # (N,), number of its height; 0 for an atom
+    parent: NDArray[np.int32]  # (N,), -1 for the root
+    atom: NDArray[np.int32]  # (V,), of each place
 
     @property
     def atoms(self) -> int:
