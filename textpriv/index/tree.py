@@ -125,10 +125,12 @@ class Tree(Index):
         np.maximum.accumulate(self.gaps[:position][::-1], out=numbers[:position][::-1])
         return numbers
 
-    def distances_of(self, words: NDArray[Any]) -> NDArray[np.float64]:
-        """Distances from some words to every word, shape (len(words), V)."""
-        table = np.concatenate([[0.0], self.heights])
-        return np.stack([table[self.levels_of(int(word))[self.places]] for word in words])
+    def distances_of(
+        self, words: NDArray[Any], others: slice | NDArray[Any] = slice(None)
+    ) -> NDArray[np.float64]:
+        """Distances from some words to every word, shape (len(words), V), or to some."""
+        table, places = np.concatenate([[0.0], self.heights]), self.places[others]
+        return np.stack([table[self.levels_of(int(word))[places]] for word in words])
 
     @property
     def diameter_bound(self) -> float:
