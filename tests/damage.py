@@ -136,7 +136,7 @@ DAMAGES: dict[str, Damage] = {
     "a word not first in its list": in_array("neighbours.npy", lambda a: a[:, ::-1].copy()),
     "a neighbour twice": in_array("neighbours.npy", lambda a: a.__setitem__((9, 4), a[9, 7])),
     "a word in its own list again": _put("neighbours.npy", 9, 4, value=9),
-    "neighbours of another word": array(
+    "neighbours of another word": in_array(
         "neighbours.npy", lambda a: a.__setitem__(np.s_[:, 1:], _swapped(a)[:, 1:])
     ),
     "neighbours in columns": in_array("neighbours.npy", np.asfortranarray),
@@ -157,7 +157,9 @@ DAMAGES: dict[str, Damage] = {
     "points moved by a row": in_array("points.npy", lambda a: np.roll(a, 1, axis=0)),
     "one other point": _put("points.npy", 8, 1, value=7),
     "points as uint8": in_array("points.npy", lambda a: a.astype(np.uint8)),
-    "points too long for exact products": array("points.npy", lambda a: a.astype(np.int16) * 200),
+    "points too long for exact products": in_array(
+        "points.npy", lambda a: a.astype(np.int16) * 200
+    ),
     "points without columns": in_array("points.npy", lambda a: a[:, :0]),
     "a weight of 0": _put("prior.npy", 8, value=0.0),
     "a weight below 0": _put("prior.npy", 8, value=-1.0),
