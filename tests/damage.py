@@ -51,7 +51,7 @@ def build_with_axes(target: Path) -> Index:
     return index
 
 
-def _array(name: str, change: Callable[[np.ndarray], Any]) -> Damage:
+def in_array(name: str, change: Callable[[np.ndarray], Any]) -> Damage:
     """Change an array in place, or put another one there."""
 
     def damage(folder: Path, meta: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ def _array(name: str, change: Callable[[np.ndarray], Any]) -> Damage:
 
 
 def _put(name: str, *place: int, value: Any) -> Damage:
-    return _array(name, lambda array: array.__setitem__(place, value))
+    return in_array(name, lambda array: array.__setitem__(place, value))
 
 
 def _model(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Damage:
@@ -73,6 +73,11 @@ def _model(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Damage:
         np.savez(folder / "model.npz", **{**arrays, name: change(arrays[name])})
 
     return damage
+
+
+def in_listing(**values: Any) -> Damage:
+    """Put other values into the listing."""
+    return lambda folder, meta: meta.update(values)
 
 
 def _meta(change: Callable[[dict[str, Any]], Any]) -> Damage:
@@ -128,57 +133,40 @@ DAMAGES: dict[str, Damage] = {
     "neighbour far beyond": _put("neighbours.npy", 3, 2, value=2**31 - 1),
     "neighbour below 0": _put("neighbours.npy", 7, 5, value=-1),
     "neighbour far below 0": _put("neighbours.npy", 7, 5, value=-(2**31)),
-    "a word not first in its list": _array("neighbours.npy", lambda a: a[:, ::-1].copy()),
-    "a neighbour twice": _array("neighbours.npy", lambda a: a.__setitem__((9, 4), a[9, 7])),
+    "a word not first in its list": in_array("neighbours.npy", lambda a: a[:, ::-1].copy()),
+    "a neighbour twice": in_array("neighbours.npy", lambda a: a.__setitem__((9, 4), a[9, 7])),
     "a word in its own list again": _put("neighbours.npy", 9, 4, value=9),
-    "neighbours of another word": _array(
+    "neighbours of another word": in_array(
         "neighbours.npy", lambda a: a.__setitem__(np.s_[:, 1:], _swapped(a)[:, 1:])
     ),
-    "neighbours as int64": _array("neighbours.npy", lambda a: a.astype(np.int64)),
-    "neighbours as floats": _array("neighbours.npy", lambda a: a.astype(np.float32)),
-    "neighbours as uint32": _array("neighbours.npy", lambda a: a.astype(np.uint32)),
-    "neighbours in columns": _array("neighbours.npy", np.asfortranarray),
-    "neighbours of other bytes": _array("neighbours.npy", lambda a: a.astype(">i4")),
-    "neighbours one row short": _array("neighbours.npy", lambda a: a[:-1]),
-    "neighbours one column short": _array("neighbours.npy", lambda a: a[:, :-1]),
-    "neighbours in one dimension": _array("neighbours.npy", np.ravel),
+    "neighbours in columns": in_array("neighbours.npy", np.asfortranarray),
+    "neighbours one column short": in_array("neighbours.npy", lambda a: a[:, :-1]),
     # Steps
     "steps below 0": _put("steps.npy", 5, 1, value=-1),
     "steps far below 0": _put("steps.npy", 5, 1, value=-(2**31)),
-    "steps that fall": _array("steps.npy", lambda a: a[:, ::-1].copy()),
+    "steps that fall": in_array("steps.npy", lambda a: a[:, ::-1].copy()),
     "one step that falls": _put("steps.npy", 5, 3, value=0),
     "a word away from itself": _put("steps.npy", 5, 0, value=1),
-    "steps of another scale": _array("steps.npy", lambda a: a * 2),
-    "steps of one": _array("steps.npy", lambda a: a + (a > 0)),
+    "steps of another scale": in_array("steps.npy", lambda a: a * 2),
+    "steps of one": in_array("steps.npy", lambda a: a + (a > 0)),
     "a list that ends too far away": _put("steps.npy", 0, K - 1, value=2**31 - 1),
-    "steps as floats": _array("steps.npy", lambda a: a.astype(np.float32)),
-    "steps as int64": _array("steps.npy", lambda a: a.astype(np.int64)),
-    "steps as strings": _array("steps.npy", lambda a: a.astype("U8")),
-    "steps as complex": _array("steps.npy", lambda a: a.astype(complex)),
-    "steps one row short": _array("steps.npy", lambda a: a[:-1]),
     # Vectors, points, weights
     "a vector that is no number": _put("vectors.npy", 8, 1, value=np.nan),
     "an infinite vector": _put("vectors.npy", 8, 1, value=-np.inf),
-    "vectors as whole numbers": _array("vectors.npy", lambda a: a.astype(np.int32)),
-    "vectors of other bytes": _array("vectors.npy", lambda a: a.astype(">f4")),
-    "vectors moved by a row": _array("vectors.npy", lambda a: np.roll(a, 1, axis=0)),
-    "points moved by a row": _array("points.npy", lambda a: np.roll(a, 1, axis=0)),
+    "vectors moved by a row": in_array("vectors.npy", lambda a: np.roll(a, 1, axis=0)),
+    "points moved by a row": in_array("points.npy", lambda a: np.roll(a, 1, axis=0)),
     "one other point": _put("points.npy", 8, 1, value=7),
-    "points as floats": _array("points.npy", lambda a: a.astype(np.float32)),
-    "points as int32": _array("points.npy", lambda a: a.astype(np.int32)),
-    "points as uint8": _array("points.npy", lambda a: a.astype(np.uint8)),
-    "points too long for exact products": _array("points.npy", lambda a: a.astype(np.int16) * 200),
-    "points without columns": _array("points.npy", lambda a: a[:, :0]),
-    "points one row short": _array("points.npy", lambda a: a[:-1]),
-    "points not listed": _meta(lambda meta: meta["files"].pop("points.npy")),
+    "points as uint8": in_array("points.npy", lambda a: a.astype(np.uint8)),
+    "points too long for exact products": in_array(
+        "points.npy", lambda a: a.astype(np.int16) * 200
+    ),
+    "points without columns": in_array("points.npy", lambda a: a[:, :0]),
     "a weight of 0": _put("prior.npy", 8, value=0.0),
     "a weight below 0": _put("prior.npy", 8, value=-1.0),
     "a weight that is no number": _put("prior.npy", 8, value=np.nan),
-    "weights as float32": _array("prior.npy", lambda a: a.astype(np.float32)),
+    "weights as float32": in_array("prior.npy", lambda a: a.astype(np.float32)),
     # Files that are no arrays
-    "an empty array file": _bytes("steps.npy", b""),
     "a zip in place of an array": _bytes("steps.npy", b"PK\x03\x04" + b"x" * 99),
-    "a pickle in place of an array": _bytes("steps.npy", b"\x80\x04N."),
     "a header that is no literal": _bytes("steps.npy", lambda c: c.replace(b"descr", b"d(((r")),
     "a shape beyond memory": _bytes(
         "steps.npy", lambda c: c.replace(b"(300, 12), ", b"(9**99, 1),")
@@ -203,30 +191,53 @@ DAMAGES: dict[str, Damage] = {
     "a context of the model beyond": _model("offsets", lambda a: a + 1),
     # The listing
     "a listing nested too deep": _bytes("index.json", DEEP),
-    "a unit of 0": _meta(lambda meta: meta.update(unit=0.0)),
-    "a unit below 0": _meta(lambda meta: meta.update(unit=-1.0)),
-    "a unit that is no number": _meta(lambda meta: meta.update(unit=float("nan"))),
-    "a unit that is text": _meta(lambda meta: meta.update(unit="1")),
-    "another unit": _meta(lambda meta: meta.update(unit=0.5)),
+    "a unit of 0": in_listing(unit=0.0),
+    "a unit below 0": in_listing(unit=-1.0),
+    "a unit that is no number": in_listing(unit=float("nan")),
+    "a unit that is text": in_listing(unit="1"),
+    "another unit": in_listing(unit=0.5),
     "no unit": _meta(lambda meta: meta.pop("unit")),
-    "another space": _meta(lambda meta: meta.update(space="manhattan")),
-    "a space that is none": _meta(lambda meta: meta.update(space="cosine")),
-    "a space with settings": _meta(lambda meta: meta.update(space=["unit"])),
-    "a language that is none": _meta(lambda meta: meta.update(language="../en")),
-    "another kind": _meta(lambda meta: meta.update(kind="tree")),
-    "a kind that is none": _meta(lambda meta: meta.update(kind=["index"])),
-    "no list of files": _meta(lambda meta: meta.update(files=None)),
+    "another space": in_listing(space="manhattan"),
+    "a space that is none": in_listing(space="cosine"),
+    "a space with settings": in_listing(space=["unit"]),
+    "a language that is none": in_listing(language="../en"),
+    "another kind": in_listing(kind="tree"),
+    "a kind that is none": in_listing(kind=["index"]),
+    "no list of files": in_listing(files=None),
     "a file without a checksum": _meta(lambda meta: meta["files"]["vectors.npy"].pop("sha256")),
-    "vectors not listed": _meta(lambda meta: meta["files"].pop("vectors.npy")),
-    "a fingerprint that is none": _meta(lambda meta: meta.update(fingerprint=5)),
-    "the fingerprint of another index": _meta(lambda meta: meta.update(fingerprint="0" * 64)),
-    "another format": _meta(lambda meta: meta.update(format=-1)),
+    "a fingerprint that is none": in_listing(fingerprint=5),
+    "the fingerprint of another index": in_listing(fingerprint="0" * 64),
+    "another format": in_listing(format=-1),
     "no format": _meta(lambda meta: meta.pop("format")),
     # Something else in the place of a file
     **{
         f"a {kind} in the place of {name}": _in_place_of(name, kind)
         for kind in ("folder", "pipe", "link to nowhere")
         for name in ("index.json", "words.json", "vectors.npy")
+    },
+    # Every array in another form
+    **{
+        f"{name} {how}": change(f"{name}.npy")
+        for name in ("vectors", "points", "neighbours", "steps", "prior", "axes", "frequency")
+        for how, change in {
+            "as whole numbers": lambda name: in_array(name, lambda a: a.astype(np.int64)),
+            "as complex": lambda name: in_array(name, lambda a: a.astype(complex)),
+            "as objects": lambda name: in_array(name, lambda a: a.astype(object)),
+            "as text": lambda name: in_array(name, lambda a: a.astype("U8")),
+            "of other bytes": lambda name: in_array(name, lambda a: a.astype(">f4")),
+            "one row short": lambda name: in_array(name, lambda a: a[:-1]),
+            "one row longer": lambda name: in_array(name, lambda a: np.concatenate([a, a[:1]])),
+            "without rows": lambda name: in_array(name, lambda a: a[:0]),
+            "of one more dimension": lambda name: in_array(name, lambda a: a[..., None]),
+            "as a pickle": lambda name: _bytes(name, b"\x80\x04N."),
+            "of no bytes": lambda name: _bytes(name, b""),
+            "not listed": lambda name: _meta(lambda meta: meta["files"].pop(name)),
+            "in a folder": lambda name: _in_place_of(name, "folder"),
+            **{
+                f"of {cut} bytes": lambda name, cut=cut: _bytes(name, lambda c: c[:cut])
+                for cut in (1, 9, 64, 127, 128, 129)
+            },
+        }.items()
     },
     # Axes and the frequencies of their domain
     **{
@@ -235,35 +246,21 @@ DAMAGES: dict[str, Damage] = {
         for how, change in {
             "with no number": lambda name: _put(name, 5, value=np.nan),
             "with an infinite value": lambda name: _put(name, 5, value=np.inf),
-            "as objects": lambda name: _array(name, lambda a: a.astype(object)),
-            "as text": lambda name: _array(name, lambda a: a.astype("U8")),
-            "as float32": lambda name: _array(name, lambda a: a.astype(np.float32)),
-            "of other bytes": lambda name: _array(name, lambda a: a.astype(">f8")),
-            "as records": lambda name: _array(name, lambda a: a.view([("x", "<f8")])),
-            "one row short": lambda name: _array(name, lambda a: a[:-1]),
-            "one row longer": lambda name: _array(name, lambda a: np.concatenate([a, a[:1]])),
-            "without rows": lambda name: _array(name, lambda a: a[:0]),
-            "of one more dimension": lambda name: _array(name, lambda a: a[..., None]),
-            "of other words": lambda name: _array(name, _swapped),
-            "as a pickle": lambda name: _bytes(name, b"\x80\x04N."),
-            "of no bytes": lambda name: _bytes(name, b""),
-            "not listed": lambda name: _meta(lambda meta: meta["files"].pop(name)),
-            "in a folder": lambda name: _in_place_of(name, "folder"),
-            **{
-                f"of {cut} bytes": lambda name, cut=cut: _bytes(name, lambda c: c[:cut])
-                for cut in (1, 9, 64, 127, 128, 129, 1000, 2527)
-            },
+            "as float32": lambda name: in_array(name, lambda a: a.astype(np.float32)),
+            "of other words": lambda name: in_array(name, _swapped),
+            "as records": lambda name: in_array(name, lambda a: a.view([("x", "<f8")])),
+            "of 2527 bytes": lambda name: _bytes(name, lambda c: c[:2527]),
         }.items()
     },
-    "axes of one label": _array("axes.npy", lambda a: np.ascontiguousarray(a[:, :1])),
-    "axes in columns": _array("axes.npy", np.asfortranarray),
-    "axes in one dimension": _array("axes.npy", np.ravel),
-    "axes of another weight": _array("axes.npy", lambda a: a * 2),
+    "axes of one label": in_array("axes.npy", lambda a: np.ascontiguousarray(a[:, :1])),
+    "axes in columns": in_array("axes.npy", np.asfortranarray),
+    "axes in one dimension": in_array("axes.npy", np.ravel),
+    "axes of another weight": in_array("axes.npy", lambda a: a * 2),
     "a frequency of 0": _put("frequency.npy", 5, value=0.0),
-    "frequencies of another sum": _array("frequency.npy", lambda a: a * 2),
+    "frequencies of another sum": in_array("frequency.npy", lambda a: a * 2),
     "axes of no listing": _meta(lambda meta: meta.pop("axes")),
-    "a listing of axes that is text": _meta(lambda meta: meta.update(axes="neg")),
-    "a listing of axes that is empty": _meta(lambda meta: meta.update(axes={})),
+    "a listing of axes that is text": in_listing(axes="neg"),
+    "a listing of axes that is empty": in_listing(axes={}),
     "axes of no labels": _axes(labels=[]),
     "axes of other labels": _axes(labels=["pos", "neg"]),
     "axes of three labels": _axes(labels=["neg", "pos", "more"]),
@@ -280,7 +277,7 @@ DAMAGES: dict[str, Damage] = {
     "axes with their values": _axes(values=[[1.0, 2.0]]),
     # What does no harm
     "a file more": lambda folder, meta: (folder / "notes.txt").write_text("x") and None,
-    "an entry more": _meta(lambda meta: meta.update(colour="red")),
+    "an entry more": in_listing(colour="red"),
     "a file outside the folder": _meta(
         lambda meta: meta["files"].update({"../x": {"sha256": "0" * 64}})
     ),

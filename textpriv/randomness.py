@@ -39,14 +39,6 @@ class RandomWords(ABC):
         return out
 
 
-def _secret(name: str, key: bytes) -> bytes:
-    """Return a key of 32 bytes, or say what is wrong with it, without quoting it."""
-    if not isinstance(key, bytes) or len(key) != 32:
-        found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
-        raise TextprivError(f"a {name} must have 32 bytes; got {found}. Use os.urandom(32).")
-    return key
-
-
 class Stream(RandomWords):
     """The ChaCha20 key stream of one 32-byte key, as uniform 64-bit words (RFC 8439, nonce and counter zero).
 
@@ -57,7 +49,7 @@ class Stream(RandomWords):
     """
 
     def __init__(self, key: bytes | None = None) -> None:
-        self._encryptor = None if key is None else _encryptor(_secret("stream key", key))
+        self._encryptor = None if key is None else _encryptor(key)
         self._process: int | None = None  # the one that made the key, if it is a fresh one
 
     def fill(self, out: NDArray[np.uint64]) -> None:
@@ -167,7 +159,9 @@ class KeyedStreams:
         if seed is not None:
             number = str(operator.index(seed)).encode()
             run_key = hashlib.blake2b(number, digest_size=32, person=b"textpriv-seed").digest()
-        self._run_key = os.urandom(32) if run_key is None else _secret("run key", run_key)
+        self._run_key = os.urandom(32) if run_key is None else run_key
+        if not isinstance(self._run_key, bytes) or len(self._run_key) != 32:
+            raise TextprivError("a run key must have 32 bytes. Use os.urandom(32).")
 
     def stream(self, identity: DocumentKey) -> Stream:
         """Return the stream of a document; the same identity always gives the same one."""

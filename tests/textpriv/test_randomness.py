@@ -98,11 +98,14 @@ def test_parts_of_an_identity_are_framed():
 
 
 @pytest.mark.parametrize("key", [b"", bytes(31), bytes(33), "0" * 32, 32, bytearray(32)])
-@pytest.mark.parametrize("kind", [Stream, KeyedStreams])
-def test_a_wrong_key_is_refused_and_not_quoted(kind, key):
+def test_a_wrong_key_is_refused_and_not_quoted(key):
     with pytest.raises(TextprivError, match="must have 32 bytes") as refusal:
-        kind(key)
+        KeyedStreams(key)
     assert "0" * 32 not in str(refusal.value)
+    if not isinstance(key, bytearray):
+        with pytest.raises((TypeError, ValueError)) as refusal:
+            Stream(key)
+        assert "0" * 32 not in str(refusal.value)
 
 
 @pytest.mark.parametrize("secretive", [Stream(KEY), KeyedStreams(KEY), KeyedStreams(seed=4242)])

@@ -23,31 +23,16 @@ class Axes:
     """One coordinate of every word for each label, and how often the domain writes each word.
 
     Make them with :class:`textpriv.LabelAxes`.
-
-    Attributes
-    ----------
-    values : ndarray of float64, shape (V, labels)
-        In root mean square lengths of the recommended space, weight included.
-    frequency : ndarray of float64, shape (V,)
-        How often each word is written in texts like those that the axes were learned from; above 0, sums to 1.
-    unit : str
-        Whose presence the axes protect, such as "one record".
-    epsilon, delta : float
-        Of the presence of a unit; an infinite epsilon means that texts and labels are public.
-    changed : float
-        Epsilon of a unit whose words change, at the same delta.
-    vocabulary : str
-        Fingerprint of the words and their vectors.
     """
 
     labels: tuple[str, ...]
-    values: NDArray[np.float64]
-    frequency: NDArray[np.float64]
-    unit: str
-    epsilon: float
+    values: NDArray[np.float64]  # (V, labels), in root mean square lengths of the space, weighted
+    frequency: NDArray[np.float64]  # (V,), of words in texts of the domain; above 0, sums to 1
+    unit: str  # whose presence the axes protect, such as "one record"
+    epsilon: float  # of the presence of a unit; infinite if texts and labels are public
     delta: float
-    changed: float
-    vocabulary: str
+    changed: float  # epsilon of a unit whose words change, at the same delta
+    vocabulary: str  # fingerprint of the words and their vectors
 
     def __post_init__(self) -> None:
         is_sound = (
@@ -87,19 +72,13 @@ class Axes:
     def added_to(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return the statement of words drawn under a metric with these axes."""
         exposed = f"the label of a text ({', '.join(self.labels)}): each word tells more of it than in the plain space"
-        return statement.extended(
-            assumptions=[self._assumption], not_protected=[exposed], notes=[self.note]
-        )
-
-    @property
-    def _assumption(self) -> str:
-        """What a proof takes for granted about the metric."""
-        if math.isinf(self.epsilon):
-            return "the texts and labels from which the axes of the metric were learned are public"
-        return (
-            "the axes alone were not fixed before private texts were seen: these reach the metric only by noisy sums, with "
-            f"epsilon {at_most(self.epsilon, 3)} and delta {at_most(self.delta, 3)} for {self.unit} more or less"
-        )
+        learned = "the texts and labels from which the axes of the metric were learned are public"
+        if not math.isinf(self.epsilon):
+            learned = (
+                "the axes alone were not fixed before private texts were seen: these reach the metric only by noisy sums, "
+                f"with epsilon {at_most(self.epsilon, 3)} and delta {at_most(self.delta, 3)} for {self.unit} more or less"
+            )
+        return statement.extended(assumptions=[learned], not_protected=[exposed], notes=[self.note])
 
     @property
     def note(self) -> str:

@@ -66,7 +66,7 @@ class FolderContent(NamedTuple):
 
 def refuse(path: Path, what: str) -> NoReturn:
     """Raise the error of a damaged file."""
-    raise IndexFolderError(f"{path} is damaged ({what}); build the index again.") from None
+    raise IndexFolderError(f"{path} is damaged ({what}); build the index again.")
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def cut_levels(gaps: NDArray[np.float64], groups: Mapping[str, int]) -> _Levels:
     whole = {number for number in named.values() if type(number) is int and number >= 1}
     if len(whole) != len(named) or len(named) > LEVELS:
         raise TextprivError(
-            f"At most {LEVELS} levels can have groups, each another whole number of them from 1 up."
+            f"Give at most {LEVELS} levels, each with another whole number of groups from 1 up."
         )
     falling = -np.sort(-gaps)
     codes = np.where(gaps > 0, 1, 0).astype(np.uint8)

@@ -228,14 +228,16 @@ class Index:
         """Length of a number of steps, or of an array of them: ``unit * sqrt(steps)``; in "manhattan" ``unit * steps``."""
         return self._grid.length(steps)
 
-    def distances_of(self, words: NDArray[Any]) -> NDArray[np.float64]:
-        """Distances from some words to every word, shape (len(words), V)."""
-        return np.asarray(self.length(self.steps_of(words)))
+    def distances_of(
+        self, words: NDArray[Any], others: slice | NDArray[Any] = slice(None)
+    ) -> NDArray[np.float64]:
+        """Distances from some words to every word, shape (len(words), V), or to some."""
+        return np.asarray(self.length(self.steps_of(words, others)))
 
     def distance(self, first: str | int, second: str | int) -> float:
         """Distance between two words, each given as text or id."""
-        row, column = map(self.vocabulary.resolve, (first, second))
-        return float(self.distances_of(np.array([row]))[0, column])
+        row, column = (np.array([self.vocabulary.resolve(word)]) for word in (first, second))
+        return float(self.distances_of(row, column)[0, 0])
 
     def groups_of(self, word: int, chances: Any, loss_at: Any) -> list[Any]:
         """Return nothing: only a :class:`Tree` has groups."""

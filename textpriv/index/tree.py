@@ -125,10 +125,12 @@ class Tree(Index):
         np.maximum.accumulate(self.gaps[:position][::-1], out=numbers[:position][::-1])
         return numbers
 
-    def distances_of(self, words: NDArray[Any]) -> NDArray[np.float64]:
-        """Distances from some words to every word, shape (len(words), V)."""
-        table = np.concatenate([[0.0], self.heights])
-        return np.stack([table[self.levels_of(int(word))[self.places]] for word in words])
+    def distances_of(
+        self, words: NDArray[Any], others: slice | NDArray[Any] = slice(None)
+    ) -> NDArray[np.float64]:
+        """Distances from some words to every word, shape (len(words), V), or to some."""
+        table, places = np.concatenate([[0.0], self.heights]), self.places[others]
+        return np.stack([table[self.levels_of(int(word))[places]] for word in words])
 
     @property
     def diameter_bound(self) -> float:
@@ -323,24 +325,13 @@ class Nodes(NamedTuple):
     """The nodes of a tree: first its atoms, leaves that hold all words at distance 0 of each other, then inner nodes.
 
     A node's parent has a higher number than the node, and the root the highest.
-
-    Attributes
-    ----------
-    start, end : ndarray of int32, shape (N,)
-        The leaves below a node, as places in depth-first order.
-    level : ndarray of uint8, shape (N,)
-        The number of its height; 0 for an atom.
-    parent : ndarray of int32, shape (N,)
-        -1 for the root.
-    atom : ndarray of int32, shape (V,)
-        The atom of each place.
     """
 
-    start: NDArray[np.int32]
-    end: NDArray[np.int32]
-    level: NDArray[np.uint8]
-    parent: NDArray[np.int32]
-    atom: NDArray[np.int32]
+    start: NDArray[np.int32]  # (N,), of the leaves below a node, as places in depth-first order
+    end: NDArray[np.int32]  # (N,)
+    level: NDArray[np.uint8]  # (N,), number of its height; 0 for an atom
+    parent: NDArray[np.int32]  # (N,), -1 for the root
+    atom: NDArray[np.int32]  # (V,), of each place
 
     @property
     def atoms(self) -> int:

@@ -191,7 +191,7 @@ class NGrams:
         return found
 
     def words_only(self, *, other: bool = True) -> NGrams:
-        """Return the model of the next word, given that it is no symbol, or not even another word."""
+        """Return the model of the next word, given that it is no symbol; without ``other`` it is of the vocabulary."""
         kept = np.arange(self.tokens) < self.size
         kept[-1] = other
         return self.tilted(kept.astype(np.float64))

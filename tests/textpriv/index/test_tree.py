@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-import shutil
 
 import numpy as np
 import pytest
 import small_trees as trees
+from damage import break_copy, in_array, in_listing
 from scipy.cluster.hierarchy import cophenet, linkage
 from scipy.spatial.distance import pdist, squareform
 
 from textpriv import Index, Tree, Vocabulary
 from textpriv.errors import IndexFolderError, TextprivError
-from textpriv.files import sha256_file
 from textpriv.index import hierarchies
-from textpriv.index.folder import meta_checksum
 
 
 def distances(tree: Tree) -> np.ndarray:
@@ -235,51 +232,31 @@ def test_saved_and_pickled_trees_come_back_as_they_were(sound):
         assert np.array_equal(again.vocabulary.prior, np.arange(1.0, 61.0))
 
 
-def _array(name, change):
-    def damage(folder, meta):
-        array = np.load(folder / name)
-        changed = change(array)
-        np.save(folder / name, array if changed is None else changed)
-
-    return damage
-
-
-def _meta(**values):
-    return lambda folder, meta: meta.update(values)
-
-
 DAMAGES = {
-    "a word twice": _array("order.npy", lambda a: a.__setitem__(3, a[4])),
-    "a word below 0": _array("order.npy", lambda a: a.__setitem__(3, -1)),
-    "a word beyond": _array("order.npy", lambda a: a.__setitem__(3, 60)),
-    "a word less": _array("order.npy", lambda a: a[:-1]),
-    "a gap beyond the heights": _array("gaps.npy", lambda a: a.__setitem__(3, 9)),
-    "gaps moved": _array("gaps.npy", lambda a: np.concatenate([a[1:], a[:1] * 0])),
-    "no largest gap": _array("gaps.npy", lambda a: np.minimum(a, 2)),
-    "heights that fall": _meta(heights=[1.0, 3.0, 2.0]),
-    "a height of 0": _meta(heights=[0.0, 1.0, 2.0]),
-    "no heights": _meta(heights=None),
-    "an infinite height": _meta(heights=[1.0, 2.0, 10**400]),
-    "other heights": _meta(heights=[1.0, 2.0, 4.0]),
-    "too few names": _meta(names=["a"]),
-    "a name twice": _meta(names=["a", "a", "b"]),
-    "too few shares": _meta(separated=[60, [0.0]]),
-    "a share that is no number": _meta(separated=[60, ["x", 0.0, 0.0]]),
-    "another kind": _meta(kind="index"),
-    "no files": _meta(files={}),
+    "a word twice": in_array("order.npy", lambda a: a.__setitem__(3, a[4])),
+    "a word below 0": in_array("order.npy", lambda a: a.__setitem__(3, -1)),
+    "a word beyond": in_array("order.npy", lambda a: a.__setitem__(3, 60)),
+    "a word less": in_array("order.npy", lambda a: a[:-1]),
+    "a gap beyond the heights": in_array("gaps.npy", lambda a: a.__setitem__(3, 9)),
+    "gaps moved": in_array("gaps.npy", lambda a: np.concatenate([a[1:], a[:1] * 0])),
+    "no largest gap": in_array("gaps.npy", lambda a: np.minimum(a, 2)),
+    "heights that fall": in_listing(heights=[1.0, 3.0, 2.0]),
+    "a height of 0": in_listing(heights=[0.0, 1.0, 2.0]),
+    "no heights": in_listing(heights=None),
+    "an infinite height": in_listing(heights=[1.0, 2.0, 10**400]),
+    "other heights": in_listing(heights=[1.0, 2.0, 4.0]),
+    "too few names": in_listing(names=["a"]),
+    "a name twice": in_listing(names=["a", "a", "b"]),
+    "too few shares": in_listing(separated=[60, [0.0]]),
+    "a share that is no number": in_listing(separated=[60, ["x", 0.0, 0.0]]),
+    "another kind": in_listing(kind="index"),
+    "no files": in_listing(files={}),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damaged_tree_with_right_checksums_is_refused(name, sound, tmp_path):
-    folder = tmp_path / "tree"
-    shutil.copytree(sound, folder)
-    meta = json.loads((folder / "index.json").read_text())
-    DAMAGES[name](folder, meta)
-    for file, entry in meta["files"].items():
-        entry["sha256"] = sha256_file(folder / file)
-    meta["checksum"] = meta_checksum(meta)
-    (folder / "index.json").write_text(json.dumps(meta))
+    break_copy(sound, tmp_path / "tree", DAMAGES[name])
     with pytest.raises(IndexFolderError, match="build the index again") as error:
-        Index.load(folder)
+        Index.load(tmp_path / "tree")
     assert "\n" not in str(error.value)

@@ -47,6 +47,13 @@ def index(tmp_path_factory) -> Index:
     return Index.load(folder)
 
 
+@pytest.fixture(scope="module")
+def moved(index) -> Index:
+    """The same words with other vectors."""
+    vectors = np.random.default_rng(4).normal(size=index.vocabulary.vectors.shape)
+    return Index.build(Vocabulary(index.vocabulary.words, vectors), "euclidean")
+
+
 class Spied(TEM):
     """A mechanism that counts the documents that it was asked to draw."""
 
@@ -69,12 +76,8 @@ def test_the_terms_are_those_of_the_statement(index):
     assert terms.word_rho == statement.range_at(float("inf")) ** 2 / 8
 
 
-def test_everything_that_decides_a_draw_changes_the_settings(index, monkeypatch):
-    words, vectors = index.vocabulary.words, np.array(index.vocabulary.vectors)
-    moved = Index.build(
-        Vocabulary(words, np.random.default_rng(4).normal(size=vectors.shape)), "euclidean"
-    )
-    counts = np.arange(1.0, len(words) + 1)
+def test_everything_that_decides_a_draw_changes_the_settings(index, moved, monkeypatch):
+    counts = np.arange(1.0, len(index) + 1)
     policy = TokenPolicy()
     tem = partial(TEM, index)
     settings = [
@@ -92,11 +95,7 @@ def test_everything_that_decides_a_draw_changes_the_settings(index, monkeypatch)
     assert len(set(settings)) == len(settings)
 
 
-def test_the_distance_is_another_only_with_other_vectors(index):
-    words, vectors = index.vocabulary.words, np.array(index.vocabulary.vectors)
-    moved = Index.build(
-        Vocabulary(words, np.random.default_rng(4).normal(size=vectors.shape)), "euclidean"
-    )
+def test_the_distance_is_another_only_with_other_vectors(index, moved):
     laws = [TEM(index, epsilon=6.0), TEM(index, epsilon=7.0, gamma=1.0), TEM(moved, epsilon=6.0)]
     first, second, third = (Terms.of(law, b"").distance for law in laws)
     assert first == second != third

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from functools import cache
@@ -10,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 import spacy
+from damage import break_copy
 from scipy.stats import norm
 from small_synthesis import WORDS, Drawn, Till, public, transcript
 
@@ -17,7 +17,6 @@ import textpriv
 from textpriv import TEM, Index, LabelAxes, TextprivError, certify, epsilon_for
 from textpriv.errors import IndexFolderError, MechanismError
 from textpriv.guarantees.epsilon import choose, choose_epsilon
-from textpriv.index import folder
 from textpriv.statement import at_most
 from textpriv.synthesis import generator
 from textpriv.web.report import report_page
@@ -193,14 +192,14 @@ def test_a_saved_index_keeps_its_axes(tmp_path):
     "change", [{"unit": "nobody"}, {"epsilon": 1e-3}, {"labels": ["neg"]}, None]
 )
 def test_altered_axes_of_a_folder_are_refused(tmp_path, change):
-    path = tmp_path / "own.idx"
-    index_with().save(path)
-    meta = json.loads((path / folder.META).read_text())
-    meta["axes"] = change if change is None else {**meta["axes"], **change}
-    meta["checksum"] = folder.meta_checksum(meta)
-    (path / folder.META).write_text(json.dumps(meta))
+    index_with().save(tmp_path / "own.idx")
+
+    def alter(folder, meta):
+        meta["axes"] = change if change is None else {**meta["axes"], **change}
+
+    break_copy(tmp_path / "own.idx", tmp_path / "altered.idx", alter)
     with pytest.raises(IndexFolderError, match="build the index again"):
-        Index.load(path)
+        Index.load(tmp_path / "altered.idx")
 
 
 def test_axes_suit_only_their_words_and_space():
