@@ -78,7 +78,7 @@ class SpanPlan:
             raise SpanError('detector takes detectors, such as make_detector("patterns").')
         self._passes = policy.undetected == UNDETECTED_PASS
         # If words pass, what is found and no mechanism can read must not pass with them.
-        self._kinds = (*policy.kinds, *("SPAN",) * self._passes)
+        self._kinds = (*policy.mechanisms, *("SPAN",) * self._passes)
         self._mechanisms = (*policy.mechanisms.values(), *(Mask("SPAN"),) * self._passes)
         declared = (label for each in self.detectors for label in getattr(each, "labels", ()))
         self._unknown = self._unknown_of(declared)
@@ -150,10 +150,9 @@ class SpanPlan:
     def with_known_labels(self, found: Labels) -> list[Span]:
         """Return spans of a detector without those of unknown labels, which are drawn as words; warn once of each label."""
         spans = [Span(*each) for each in found]
-        if unknown := {*self._unknown_of(span.kind for span in spans)}:
-            self._warn_of(unknown - self._warned)
-            return [span for span in spans if span.kind not in unknown]
-        return spans
+        unknown = {*self._unknown_of(span.kind for span in spans)}
+        self._warn_of(unknown - self._warned)
+        return [span for span in spans if span.kind not in unknown]
 
     def _unknown_of(self, labels: Iterable[str]) -> list[str]:
         """The labels that the policy does not know; none where it masks them."""
@@ -182,11 +181,11 @@ class SpanPlan:
         return given
 
     def _read(self, text: str, span: Span) -> ReadSpan | None:
-        mechanism = self.policy.mechanism_of(span.kind)
-        if mechanism is not None:
-            value = self._mechanisms[mechanism].parse(text[span.start : span.end])
+        kind = self.policy.kind_of(span.kind)
+        if kind is not None and kind in self.policy.mechanisms:
+            value = self.policy.mechanisms[kind].parse(text[span.start : span.end])
             if value is not None:
-                return ReadSpan(span.start, span.end, mechanism, value)
+                return ReadSpan(span.start, span.end, self._kinds.index(kind), value)
         if self._passes:
             return ReadSpan(span.start, span.end, len(self._mechanisms) - 1, _MASKED)
         return None
