@@ -108,13 +108,12 @@ class TwoSidedGeometric:
 
     def _decide(self, coin: int, drawn: int, stream: RandomWords) -> bool:
         """A coin whose first words are those of its probability: read on."""
-        words = 1
-        while True:
+        words, expected = 1, drawn
+        while drawn == expected:
             words += 1
             drawn = (drawn << _WORD) | int(stream.words(1)[0])
             expected = self._expansion(coin, words)
-            if drawn != expected:
-                return drawn < expected
+        return drawn < expected
 
     def log_prob(self, cell: int, low: int, high: int) -> NDArray[np.float64]:
         """Log probability of ``max(low, min(cell + N, high))`` over low..high, shape (high - low + 1,).
