@@ -1,8 +1,7 @@
 """The plan of a document: which of it are typed spans, which are words, and how both are read and drawn.
 
-A text is split at its spans. The pieces between them are tokenized one by one like any text, so no word's reading depends on
-what is in a span. Each span becomes one token whose mechanism draws its surface. No token leaves because a detector missed
-it: everything outside of spans is words.
+A text is split at its spans, and the pieces are tokenized one by one, so no word's reading depends on what is in a span.
+Each span becomes one token whose mechanism draws its surface. Everything outside of spans is words.
 """
 
 from __future__ import annotations

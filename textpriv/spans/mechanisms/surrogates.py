@@ -1,8 +1,7 @@
 """Mechanisms that do not look at the original: masks, surrogates from public lists, identifiers of the same format.
 
-Within a scope (a document, or all texts of a person) a surface is a secret function of the kind and the value: equal values
-get equal surfaces, distinct ones independent ones. Equality is visible then, and stated. A surrogate may be the name of a
-real person, and an identifier somebody's number.
+Within a scope (a document, or all texts of a person) a surface is a secret function of the kind and the value. Equality is
+visible then, and stated.
 """
 
 from __future__ import annotations
