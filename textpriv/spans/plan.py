@@ -27,7 +27,7 @@ from textpriv.spans.mechanisms.surrogates import Mask
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.spans.span import ReadSpan, Span, checked, read_labels, without_overlaps
 from textpriv.statement import PrivacyStatement
-from textpriv.tokenization.batches import SPAN, RawBatch, SpanTokens
+from textpriv.tokenization.batches import SPAN, RawBatch
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import MASK, TokenPolicy
 
@@ -119,11 +119,12 @@ class SpanPlan:
         spans_of = np.array([len(each) for each in found], dtype=np.int64)
         spans = [span for each in found for span in each]
         pairs = zip(texts, found, strict=True)
-        written = [text[span.start : span.end] for text, each in pairs for span in each]
-        tokens = SpanTokens(self._kinds, [span.value for span in spans], written)
+        surfaces = [text[span.start : span.end] for text, each in pairs for span in each]
         codes = np.array([SPAN - span.mechanism for span in spans], dtype=np.int32)
         pieces = reader.encode([*itertools.chain.from_iterable(map(_pieces, texts, found))])
-        return replace(_joined(pieces, spans_of, codes), spans=tokens)
+        joined = _joined(pieces, spans_of, codes)
+        values = [span.value for span in spans]
+        return replace(joined, kinds=self._kinds, values=values, surfaces=surfaces)
 
     def _find(self, texts: Sequence[str], labels: Sequence[Labels] | None) -> list[list[ReadSpan]]:
         """The spans of each text that their mechanisms draw, in order."""
@@ -214,7 +215,6 @@ class SpanPlan:
 
         A document of nobody with a span that is drawn once for a person is an error; ``position`` is the document's.
         """
-        assert batch.spans is not None
         done = []
         for number, (first, last) in enumerate(_spans_of(batch)):
             codes = batch.codes[batch.offsets[number] : batch.offsets[number + 1]]
@@ -223,7 +223,7 @@ class SpanPlan:
                 with at_position(number):
                     if any(self._mechanisms[mechanism].scope == "person" for mechanism in counts):
                         raise SpanError(WHOSE)
-            written = (framed(text.encode()) for text in batch.spans.texts[first:last])
+            written = (framed(text.encode()) for text in batch.surfaces[first:last])
             content = framed(codes.astype("<i4").tobytes()) + b"".join(written)
             done.append(DocumentSpans(content, last - first, *self.policy.account(counts)))
         return done
@@ -232,7 +232,6 @@ class SpanPlan:
         self, batch: RawBatch, streams: Sequence[Stream], scopes: Sequence[Scopes]
     ) -> RawBatch:
         """Return the batch with a private surface for each span, drawn from its document's stream."""
-        assert batch.spans is not None
         is_span = batch.codes <= SPAN
         mechanisms = (SPAN - batch.codes[is_span]).tolist()
         surfaces = [""] * len(mechanisms)
@@ -240,7 +239,7 @@ class SpanPlan:
             # Mechanism by mechanism, in their order: so a document's stream is read.
             for mechanism in sorted(set(mechanisms[first:last])):
                 chosen = [span for span in range(first, last) if mechanisms[span] == mechanism]
-                values = [batch.spans.values[span] for span in chosen]
+                values = [batch.values[span] for span in chosen]
                 drawn = self._mechanisms[mechanism].draw(values, streams[number], scopes[number])
                 for span, surface in zip(chosen, drawn, strict=True):
                     surfaces[span] = surface
