@@ -257,7 +257,7 @@ def _is_phone(text: str) -> bool:
 
 
 class SpacyDetector:
-    """The entities, or span groups, that a spaCy pipeline finds, or the one of a name or path."""
+    """The entities and span groups that a spaCy pipeline finds; a name or path of one is loaded."""
 
     def __init__(self, nlp: Language | str) -> None:
         import spacy
@@ -300,13 +300,13 @@ class SpacyDetector:
 class PresidioDetector:
     """The entities that Presidio's analyzer finds.
 
-    The default ones go by pattern over a blank spaCy pipeline, which finds no names. Presidio's recogniser of mail addresses
-    asks the network for a list of domains when it is first used, and falls back to its own. No text goes there.
+    By default it takes Presidio's recognisers by pattern over a blank spaCy pipeline, which finds no names. The one of mail
+    addresses asks the network for a list of domains when it is first used, and falls back to its own. No text goes there.
     """
 
     def __init__(self, analyzer: Any = None, *, language: str = "en") -> None:
-        self.finds_no = "names" if analyzer is None else ""
         self._analyzer = _pattern_analyzer(language) if analyzer is None else analyzer
+        self.finds_no = "names" if analyzer is None else ""
         self._language = language
 
     def detect(self, texts: Sequence[str]) -> list[list[Span]]:

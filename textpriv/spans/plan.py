@@ -1,8 +1,7 @@
 """The plan of a document: which of it are typed spans, which are words, and how both are read and drawn.
 
-A text is split at its spans. The pieces between them are tokenized one by one like any text, so no word's reading depends on
-what is in a span. Each span becomes one token whose mechanism draws its surface. No token leaves because a detector missed
-it: everything outside of spans is words.
+A text is split at its spans, and the pieces are tokenized one by one, so no word's reading depends on what is in a span.
+Each span becomes one token whose mechanism draws its surface. Everything outside of spans is words.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from textpriv.spans.mechanisms.surrogates import Mask
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.spans.span import ReadSpan, Span, checked, read_labels, without_overlaps
 from textpriv.statement import PrivacyStatement
-from textpriv.tokenization.batches import SPAN, RawBatch, SpanTokens
+from textpriv.tokenization.batches import SPAN, RawBatch
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import MASK, TokenPolicy
 
@@ -78,7 +77,7 @@ class SpanPlan:
             raise SpanError('detector takes detectors, such as make_detector("patterns").')
         self._passes = policy.undetected == UNDETECTED_PASS
         # If words pass, what is found and no mechanism can read must not pass with them.
-        self._kinds = (*policy.kinds, *("SPAN",) * self._passes)
+        self._kinds = (*policy.mechanisms, *("SPAN",) * self._passes)
         self._mechanisms = (*policy.mechanisms.values(), *(Mask("SPAN"),) * self._passes)
         declared = (label for each in self.detectors for label in getattr(each, "labels", ()))
         self._unknown = self._unknown_of(declared)
@@ -120,11 +119,12 @@ class SpanPlan:
         spans_of = np.array([len(each) for each in found], dtype=np.int64)
         spans = [span for each in found for span in each]
         pairs = zip(texts, found, strict=True)
-        written = [text[span.start : span.end] for text, each in pairs for span in each]
-        tokens = SpanTokens(self._kinds, [span.value for span in spans], written)
+        surfaces = [text[span.start : span.end] for text, each in pairs for span in each]
         codes = np.array([SPAN - span.mechanism for span in spans], dtype=np.int32)
         pieces = reader.encode([*itertools.chain.from_iterable(map(_pieces, texts, found))])
-        return replace(_joined(pieces, spans_of, codes), spans=tokens)
+        joined = _joined(pieces, spans_of, codes)
+        values = [span.value for span in spans]
+        return replace(joined, kinds=self._kinds, values=values, surfaces=surfaces)
 
     def _find(self, texts: Sequence[str], labels: Sequence[Labels] | None) -> list[list[ReadSpan]]:
         """The spans of each text that their mechanisms draw, in order."""
@@ -150,10 +150,9 @@ class SpanPlan:
     def with_known_labels(self, found: Labels) -> list[Span]:
         """Return spans of a detector without those of unknown labels, which are drawn as words; warn once of each label."""
         spans = [Span(*each) for each in found]
-        if unknown := {*self._unknown_of(span.kind for span in spans)}:
-            self._warn_of(unknown - self._warned)
-            return [span for span in spans if span.kind not in unknown]
-        return spans
+        unknown = {*self._unknown_of(span.kind for span in spans)}
+        self._warn_of(unknown - self._warned)
+        return [span for span in spans if span.kind not in unknown]
 
     def _unknown_of(self, labels: Iterable[str]) -> list[str]:
         """The labels that the policy does not know; none where it masks them."""
@@ -182,11 +181,11 @@ class SpanPlan:
         return given
 
     def _read(self, text: str, span: Span) -> ReadSpan | None:
-        mechanism = self.policy.mechanism_of(span.kind)
-        if mechanism is not None:
-            value = self._mechanisms[mechanism].parse(text[span.start : span.end])
+        kind = self.policy.kind_of(span.kind)
+        if kind is not None and kind in self.policy.mechanisms:
+            value = self.policy.mechanisms[kind].parse(text[span.start : span.end])
             if value is not None:
-                return ReadSpan(span.start, span.end, mechanism, value)
+                return ReadSpan(span.start, span.end, self._kinds.index(kind), value)
         if self._passes:
             return ReadSpan(span.start, span.end, len(self._mechanisms) - 1, _MASKED)
         return None
@@ -216,7 +215,6 @@ class SpanPlan:
 
         A document of nobody with a span that is drawn once for a person is an error; ``position`` is the document's.
         """
-        assert batch.spans is not None
         done = []
         for number, (first, last) in enumerate(_spans_of(batch)):
             codes = batch.codes[batch.offsets[number] : batch.offsets[number + 1]]
@@ -225,7 +223,7 @@ class SpanPlan:
                 with at_position(number):
                     if any(self._mechanisms[mechanism].scope == "person" for mechanism in counts):
                         raise SpanError(WHOSE)
-            written = (framed(text.encode()) for text in batch.spans.texts[first:last])
+            written = (framed(text.encode()) for text in batch.surfaces[first:last])
             content = framed(codes.astype("<i4").tobytes()) + b"".join(written)
             done.append(DocumentSpans(content, last - first, *self.policy.account(counts)))
         return done
@@ -234,7 +232,6 @@ class SpanPlan:
         self, batch: RawBatch, streams: Sequence[Stream], scopes: Sequence[Scopes]
     ) -> RawBatch:
         """Return the batch with a private surface for each span, drawn from its document's stream."""
-        assert batch.spans is not None
         is_span = batch.codes <= SPAN
         mechanisms = (SPAN - batch.codes[is_span]).tolist()
         surfaces = [""] * len(mechanisms)
@@ -242,7 +239,7 @@ class SpanPlan:
             # Mechanism by mechanism, in their order: so a document's stream is read.
             for mechanism in sorted(set(mechanisms[first:last])):
                 chosen = [span for span in range(first, last) if mechanisms[span] == mechanism]
-                values = [batch.spans.values[span] for span in chosen]
+                values = [batch.values[span] for span in chosen]
                 drawn = self._mechanisms[mechanism].draw(values, streams[number], scopes[number])
                 for span, surface in zip(chosen, drawn, strict=True):
                     surfaces[span] = surface

@@ -8,13 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from textpriv.errors import SpanError
 from textpriv.ledger import Shared
 from textpriv.spans.mechanisms.base import SpanClaim, SpanMechanism, registry
 from textpriv.statement import PrivacyStatement, at_most
 from textpriv.tokenization.policy import LOWERED
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 UNDETECTED_PASS = "pass what the detector misses"  # noqa: S105 - no password
 
@@ -102,11 +107,6 @@ class SpanPolicy:
             )
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds, in their order."""
-        return tuple(self.mechanisms)
-
-    @property
     def needs_person(self) -> bool:
         """Whether a mechanism draws the same for all documents of a person."""
         return any(mechanism.scope == "person" for mechanism in self.mechanisms.values())
@@ -116,11 +116,8 @@ class SpanPolicy:
         """The kind of each label that the policy knows, or "words"."""
         own = {kind: kind for kind in self.mechanisms} | dict(self.labels)
         usual = {label: own.get(kind, kind) for label, kind in LABELS.items()}
-        return own | {
-            label: kind
-            for label, kind in usual.items()
-            if label not in own and (kind in self.mechanisms or kind == WORDS)
-        }
+        drawn = {*self.mechanisms, WORDS}
+        return own | {each: kind for each, kind in usual.items() if kind in drawn} | own
 
     @cached_property
     def _in_capitals(self) -> dict[str, str]:
@@ -131,43 +128,28 @@ class SpanPolicy:
         exact = self.known_labels.get(label)
         return exact or self._in_capitals.get(_PREFIX.sub("", label.upper()))
 
-    def mechanism_of(self, label: str) -> int | None:
-        """Return the number of the mechanism that a label goes to; None if it is drawn as words."""
-        kind = self.kind_of(label)
-        return self.kinds.index(kind) if kind in self.mechanisms else None
-
     @classmethod
     def of(cls, given: SpanPolicy | str | Path | Mapping[str, Any]) -> SpanPolicy:
-        """Return the policy of a preset's name, of the path of a TOML file, or of a mapping of settings."""
+        """Return the policy of a preset's name, of a TOML file with tables ``[kinds.NAME]``, or of a mapping."""
         if isinstance(given, SpanPolicy):
             return given
         if isinstance(given, Mapping):
             return cls.from_dict(given)
-        return cls.preset(str(given)) if given in PRESETS else cls.load(given)
-
-    @classmethod
-    def preset(cls, name: str) -> SpanPolicy:
-        """Return one of the policies that come with the package: "notes", "tickets" or "chat"."""
-        if name not in PRESETS:
-            raise SpanError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}.")
-        return cls.load(Path(__file__).with_name("presets") / f"{name}.toml")
-
-    @classmethod
-    def load(cls, path: str | Path) -> SpanPolicy:
-        """Read a policy from a TOML file, in which each kind is a table ``[kinds.NAME]``."""
-        if sys.version_info >= (3, 11):
-            import tomllib
-        else:
-            import tomli as tomllib
+        presets = Path(__file__).with_name("presets")
+        path = presets / f"{given}.toml" if given in PRESETS else Path(given)
         try:
-            settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise SpanError(
-                f"cannot read the policy {path}: {error.strerror}. Take {', '.join(PRESETS)}, or a TOML file."
+                f"cannot read the policy {given}: {error.strerror}. Take {', '.join(PRESETS)}, or a TOML file."
             ) from None
-        except ValueError as error:
-            raise SpanError(f"the policy {path} is no TOML: {error}.") from None
-        return cls.from_dict(settings)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SpanError(f"the policy {given} is no TOML: {error}.") from None
+
+    @classmethod
+    def preset(cls, name: Literal["notes", "tickets", "chat"]) -> SpanPolicy:
+        """Return one of the policies that come with the package."""
+        return cls.of(name)
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> SpanPolicy:
@@ -220,8 +202,8 @@ class SpanPolicy:
         """
         nats = rho = 0.0
         shared = []
-        for number, kind in enumerate(self.kinds):
-            count, claim = counts.get(number, 0), self.claims[kind]
+        for number, (kind, claim) in enumerate(self.claims.items()):
+            count = counts.get(number, 0)
             loss = claim.largest
             if count and claim.per == "span":
                 nats += count * loss

@@ -18,15 +18,6 @@ SPAN = KEPT - len(CLASSES)  # a typed span of kind number k has the code SPAN - 
 
 
 @dataclass(frozen=True)
-class SpanTokens:
-    """The typed spans of a batch, in order."""
-
-    kinds: tuple[str, ...]  # by their numbers in the codes
-    values: list[Any] = field(repr=False)  # that the mechanism of each span read, and draws from
-    texts: list[str] = field(repr=False)  # as written
-
-
-@dataclass(frozen=True)
 class RawBatch:
     """Tokenized documents, one after another.
 
@@ -39,22 +30,23 @@ class RawBatch:
     strings : list of str
         For each token with a code below ``UNKNOWN``, in order, what is released: the mask, the token as written, or the
         surface of a typed span (the mask until its mechanism has drawn).
-    spans : SpanTokens, optional
-        The typed spans, if the texts were searched for them.
+    kinds : tuple of str
+        The kinds of typed spans, by their numbers in the codes.
+    values : list
+        For each typed span, in order, what its mechanism read, and draws from.
+    surfaces : list of str
+        The typed spans as written.
     """
 
     codes: NDArray[np.int32]
     offsets: NDArray[np.int64]
     strings: list[str] = field(repr=False)
-    spans: SpanTokens | None = None
+    kinds: tuple[str, ...] = ()
+    values: Sequence[Any] = field(default=(), repr=False)
+    surfaces: Sequence[str] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of typed spans, by their numbers in the codes."""
-        return self.spans.kinds if self.spans else ()
 
     @property
     def counts(self) -> dict[str, int]:

@@ -1,12 +1,7 @@
-"""Texts to token codes: spaCy tokenizes each new chunk between blanks once, and a dictionary gives it back.
+"""Texts to token codes: spaCy tokenizes each new chunk between blanks once, by itself, and a dictionary gives it back.
 
-By definition a chunk is tokenized by itself. So spaCy's special cases that reach over a blank are not found.
-
-A policy that lowers case lowers the text before it is split. spaCy's rules depend on casing ("dont" is two tokens, "DONT"
-one), so the tokens are then a function of ``text.lower()`` alone, and casing does not show in their number.
-
-The raw chunks stay in this process: the dictionary is emptied when it is full and is never pickled, and spaCy's own store
-of strings forgets them at once.
+A policy that lowers case lowers the text before it is split, so casing does not show in the number of tokens. The raw chunks
+stay in this process: the dictionary is emptied when it is full and never pickled, and spaCy's store forgets them at once.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ A text is held while it is answered; it is not stored, logged or sent on.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property, lru_cache
@@ -70,7 +69,6 @@ class Playground:
             for words in LISTS.values()
             for word in words_in(index.vocabulary, words)
         }
-        self._reading = threading.Lock()
         self._background = ThreadPoolExecutor(1, thread_name_prefix="playground")
         self.prepare = lru_cache(_AT_HAND)(self._prepare)
         self._guessed = lru_cache(_AT_HAND)(self._guess)
@@ -97,8 +95,7 @@ class Playground:
     def privatize(self, text: str, settings: Settings) -> dict[str, Any]:
         """Draw a text once: its tokens (word, whether a blank follows, kind), how often words stay, and the bounds."""
         privatizer = self.prepare(settings)
-        with self._reading:  # spaCy's tokenizer is not made for several threads
-            raw = self._reader.read(text)
+        raw = self._reader.read(text)
         tokens, kinds = drawn_kinds(privatizer, raw)
         drawn = int(np.count_nonzero(tokens.outputs >= 0))
         statement, mechanism = privatizer.statement, privatizer.mechanism
@@ -155,8 +152,8 @@ class Playground:
         known = np.unique(codes[codes >= 0])[::-1].tolist()
         chosen = sorted(known, key=lambda word: word not in self._sensitive)[:_SHOWN]
         keep = [float(np.exp(mechanism.log_prob(word)[word])) for word in chosen]
-        shares = zip((self.index.vocabulary.words[word] for word in chosen), keep, strict=True)
-        return sorted(shares, key=lambda each: -each[1])
+        words = [self.index.vocabulary.words[word] for word in chosen]
+        return sorted(zip(words, keep, strict=True), key=lambda each: -each[1])
 
     def explain(self, word: str, settings: Settings) -> dict[str, Any]:
         """Return what a word becomes: 404 outside the vocabulary, 422 without a closed form."""

@@ -112,7 +112,7 @@ def report_page(
         index=mechanism.index,
         statement=statement,
         odds=odds_table(mechanism.statement, typical_pairs(mechanism.index)),
-        stays=_stays(mechanism) if is_charted else None,
+        stays=keep_share(mechanism, _AVERAGED)[0] if is_charted else None,
         attack=attack,
         kept=_kept_words(mechanism),
         tried="your public text" if public_text else "text drawn from the language model",
@@ -197,20 +197,15 @@ def _kept_words(mechanism: Mechanism) -> list[str] | None:
     return [vocabulary.words[word] for word in kept.tolist()]
 
 
-def _stays(mechanism: Mechanism) -> float:
-    return keep_share(mechanism, _AVERAGED)[0]
-
-
-def _chart(mechanism: Mechanism) -> dict[str, Any]:
+def _chart(mechanism: Mechanism) -> list[dict[str, float]]:
     """Words that stay by epsilon, on a logarithmic axis: points in a box of 640 by 330, with their values."""
     epsilons = [float(each) for each in mechanism.epsilon * 2.0**_STEPS]
-    shares = [_stays(mechanism.at_epsilon(each)) for each in epsilons]
+    shares = [keep_share(mechanism.at_epsilon(each), _AVERAGED)[0] for each in epsilons]
     across = np.linspace(66, 624, len(epsilons)).tolist()
-    points = [
+    return [
         {"x": x, "y": 274 - 234 * share, "epsilon": epsilon, "share": share}
         for x, epsilon, share in zip(across, epsilons, shares, strict=True)
     ]
-    return {"points": points, "here": points[len(points) // 2]}
 
 
 def typical_pairs(index: Index) -> list[tuple[str, float]]:

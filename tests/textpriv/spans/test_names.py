@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from textpriv.spans.detectors import best_detectors, make_detector
-from textpriv.spans.names import NAMES, NamesDetector
+from textpriv.spans.names import NAMES
 from textpriv.vocabulary.builtin import DATA, FIRST_NAMES
 
 
@@ -53,7 +53,3 @@ def test_the_list_is_best_for_english_without_a_pipeline(monkeypatch):
     monkeypatch.setattr("textpriv.spans.detectors.finders_of_names", lambda language: [])
     assert best_detectors("en") == ["names", "patterns"]
     assert best_detectors("de") == ["patterns"]
-
-
-def test_the_detector_is_named_by_its_list():
-    assert NamesDetector().fingerprint() == make_detector("names").fingerprint()

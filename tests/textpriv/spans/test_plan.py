@@ -353,7 +353,7 @@ def test_overlapping_empty_and_unreadable_spans_go_by_the_rule(mechanism):
     labels = [(0, 3, "CODE"), (2, 7, "CODE"), (4, 4, "NUMBER"), (8, 10, "NUMBER"), (8, 9, "MONEY")]
     raw = labelled.read_batch(["abcdefg w0"], [labels])
     # 2 to 7 is the longest; "w0" is no number, and so is read as words like the rest.
-    assert raw.spans.texts == ["cdefg"]
+    assert raw.surfaces == ["cdefg"]
     assert raw.counts == {"sampled": 2, "span CODE": 1}
 
 

@@ -21,10 +21,11 @@ from textpriv.spans.policy import LABELS, PRESETS, SpanPolicy
 def test_a_preset_has_a_proved_mechanism_for_each_kind_and_is_rebuilt_from_its_settings(name):
     policy = SpanPolicy.preset(name)
     assert SpanPolicy.from_dict(policy.to_dict()).fingerprint() == policy.fingerprint()
-    assert set(LABELS.values()) - {"NUMBER", "words"} <= set(policy.kinds)
+    assert set(LABELS.values()) - {"NUMBER", "words"} <= set(policy.mechanisms)
     assert set(PATTERN_KINDS) <= set(policy.known_labels)
-    assert policy.kinds.index("SSN") < policy.kinds.index("PHONE")
-    assert name == "chat" or policy.kinds.index("YEAR") < policy.kinds.index("NUMBER")
+    kinds = list(policy.mechanisms)
+    assert kinds.index("SSN") < kinds.index("PHONE")
+    assert name == "chat" or kinds.index("YEAR") < kinds.index("NUMBER")
     assert all(claim.proved for claim in policy.claims.values())
     assert policy.undetected == "words"
 
@@ -35,20 +36,19 @@ def test_a_label_goes_to_its_kind_by_the_policy_before_the_usual_names():
         labels={"PATIENT": "PERSON", "GPE": "DATE"},
     )
     labels = ["PERSON", "PER", "PATIENT", "DATE_TIME", "GPE", "LOC", "nonsense"]
-    assert [policy.mechanism_of(label) for label in labels] == [0, 0, 0, 1, 1, None, None]
+    kinds = [*["PERSON"] * 3, *["DATE"] * 2, None, None]
+    assert [policy.kind_of(label) for label in labels] == kinds
 
 
 @pytest.mark.parametrize("label", ["person", "B-PER", "I-Patient", "PATIENT"])
 def test_a_label_is_compared_without_case_and_prefix(label):
     policy = SpanPolicy({"PERSON": Mask("PERSON")}, labels={"Patient": "PERSON"})
     assert policy.kind_of(label) == "PERSON"
-    assert policy.mechanism_of(label) == 0
 
 
 def test_a_label_of_words_is_known_and_has_no_mechanism():
     policy = SpanPolicy.from_dict({"preset": "chat", "labels": {"PRICE": "words"}})
     assert [policy.kind_of(each) for each in ("PRICE", "CARDINAL", "MONEY")] == ["words"] * 3
-    assert policy.mechanism_of("PRICE") is None
     assert policy.kind_of("FEE") is None
 
 
@@ -57,8 +57,8 @@ def test_labels_and_kinds_are_added_to_a_preset(tmp_path):
     path.write_text(
         'preset = "chat"\n[kinds.WARD]\nmethod = "mask"\n[labels]\nHOSP = "WARD"\nPATIENT = "PERSON"\n'
     )
-    policy, chat = SpanPolicy.load(path), SpanPolicy.preset("chat")
-    assert policy.kinds == (*chat.kinds, "WARD")
+    policy, chat = SpanPolicy.of(path), SpanPolicy.preset("chat")
+    assert [*policy.mechanisms] == [*chat.mechanisms, "WARD"]
     assert [policy.kind_of(each) for each in ("HOSP", "PATIENT")] == ["WARD", "PERSON"]
     assert policy.kind_of("NUMBER") == "words"
     assert SpanPolicy.from_dict(policy.to_dict()).fingerprint() == policy.fingerprint()
@@ -70,7 +70,7 @@ def test_a_policy_is_read_from_a_file(tmp_path):
         'labels = {DOSE = "NUMBER"}\n[kinds.NUMBER]\nmethod = "number"\nepsilon = 0.5\nlow = 0\nhigh = 4\n'
         '[kinds.CODE]\nmethod = "mask"\n'
     )
-    policy = SpanPolicy.load(path)
+    policy = SpanPolicy.of(path)
     expected = SpanPolicy(
         {"NUMBER": Number(0.5, low=0, high=4, kind="NUMBER"), "CODE": Mask("CODE")},
         labels={"DOSE": "NUMBER"},
@@ -98,12 +98,12 @@ def test_a_file_that_is_no_policy_is_refused_with_what_is_wrong(tmp_path, conten
     path = tmp_path / "policy.toml"
     path.write_text(content)
     with pytest.raises(SpanError, match=message):
-        SpanPolicy.load(path)
+        SpanPolicy.of(path)
 
 
 def test_a_missing_file_and_an_unknown_preset_are_named(tmp_path):
     with pytest.raises(SpanError, match="cannot read the policy"):
-        SpanPolicy.load(tmp_path / "none.toml")
+        SpanPolicy.of(tmp_path / "none.toml")
     with pytest.raises(SpanError, match="notes, tickets, chat"):
         SpanPolicy.preset("other")
 

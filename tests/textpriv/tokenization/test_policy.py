@@ -26,11 +26,6 @@ def test_unknown_actions_and_cases_are_refused():
         TokenPolicy(case="upper")
 
 
-def test_a_policy_survives_a_mapping():
-    policy = TokenPolicy(*ACTIONS, "mask", case="keep")
-    assert TokenPolicy(**policy.to_dict()) == policy
-
-
 def test_number_and_order_of_documents_and_tokens_are_always_named():
     named = "the number and order of documents, and of the tokens of each"
     assert SAMPLED.not_protected() == (named,)

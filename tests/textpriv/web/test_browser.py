@@ -55,6 +55,16 @@ CONTRAST = """
 WIDEST = "Math.max(...[...document.querySelectorAll('table, svg, p, li')].map((e) => e.getBoundingClientRect().right))"
 
 
+def is_readable(browser, width):
+    """Whether nothing is cut off at a width, the page has an end, and every text stands out."""
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.documentElement.scrollHeight") <= 12_000
+    assert browser.evaluate(WIDEST) <= width
+    ratio, where = browser.evaluate(CONTRAST)
+    assert ratio >= 4.5, where
+    return True
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     made = Browser(tmp_path_factory.mktemp("profile"))
@@ -160,11 +170,7 @@ def test_the_report_is_readable(browser, report, width, scheme):
     browser.evaluate(
         "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
     )
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert browser.evaluate("document.documentElement.scrollHeight") <= 12_000
-    assert browser.evaluate(WIDEST) <= width
-    ratio, where = browser.evaluate(CONTRAST)
-    assert ratio >= 4.5, where
+    assert is_readable(browser, width)
 
 
 def test_what_can_be_used_or_seen_has_a_name_for_screen_readers(browser, report):
@@ -199,10 +205,7 @@ def words(tmp_path_factory):
 @widths_and_schemes
 def test_the_page_of_words_is_readable(browser, words, width, scheme):
     browser.open(words, width, scheme)
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert browser.evaluate(WIDEST) <= width
-    ratio, where = browser.evaluate(CONTRAST)
-    assert ratio >= 4.5, where
+    assert is_readable(browser, width)
     shown = browser.evaluate("document.body.innerText")
     assert all(f" {each}" in shown or f"\n{each}" in shown for each in ("dull", "good", "happy"))
     assert browser.complaints() == []
@@ -255,8 +258,4 @@ def test_the_playground_is_readable(browser, playground, width, scheme):
     browser.type("text", TEXT)
     browser.evaluate("document.getElementById('mark').click()")
     browser.until("document.getElementById('draws').textContent !== ''")
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert browser.evaluate("document.documentElement.scrollHeight") <= 12_000
-    assert browser.evaluate(WIDEST) <= width
-    ratio, where = browser.evaluate(CONTRAST)
-    assert ratio >= 4.5, where
+    assert is_readable(browser, width)

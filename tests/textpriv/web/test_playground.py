@@ -188,7 +188,7 @@ def test_a_large_body_is_refused_with_and_without_its_length(client):
     ("host", "status"),
     [
         ("127.0.0.1:8765", 200),
-        ("LOCALHOST", 200),
+        ("localhost", 200),
         ("evil.example", 400),
         ("127.0.0.1.evil.example", 400),
         ("192.168.1.5", 400),

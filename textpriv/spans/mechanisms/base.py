@@ -1,10 +1,8 @@
 """The interface of a mechanism of typed spans, and the registry by which policies and the audit find mechanisms.
 
-A mechanism sees one surface after another and random words, never the text around them. It reads a surface as a value:
-a tuple of what is protected and of its *structure*, which is public (a unit, a written form). Spans are drawn
-independently given the documents, so the loss of a document is at most the sum over its spans. A mechanism that draws
-once for a whole person or document bounds all its values together. A surface is a function of the value, of public
-settings and of random words alone. The proofs of all mechanisms are in ``mechanisms.md``, section 10.4.
+A mechanism reads a surface as a value: a tuple of what is protected and of its *structure*, which is public (a unit, a
+written form). What it draws depends on the values, on public settings and on random words alone. The proofs are in
+``mechanisms.md``, section 10.4.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Dates and times of day, moved by two-sided geometric noise: each alone, or all dates of a person by one shift.
 
-Before a shift nothing is clamped, completed or rounded: that would change the intervals of a history, and no bound would
-hold. Two kinds of dates move independently, and their losses add up: give one kind to all that must move together.
-
-A written form is public structure, so it must not depend on the date: every date has one surface in every form and reads
-back as that date. (Years of two digits are those from 1969 to 2068.) So months are written out, figures get leading zeros,
-and weekdays are left out. No fields are swapped to make sense of a date. Names of months are English.
+A written form is public structure, so every date has one surface in every form and reads back as that date: months are
+written out, figures get leading zeros, weekdays are left out. Before a shift nothing is clamped, completed or rounded:
+that would change the intervals of a history.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Numbers on a public grid: amounts, ages and years, moved by two-sided geometric noise that is drawn exactly.
 
 A value is a cell: ``k = floor(x / s + 1/2)`` for a number x that is clamped to the public range and a step s. On a
-logarithmic grid ln(x) takes the place of x, and ln(1 + s x) that of a whole number: steps of about 1 for small numbers and
-of a share s for large ones. Half a step always goes up, so two numbers less than a step apart are at most a cell apart.
-Rationals, or decimals of as many digits as it takes, decide cells. How a number was written is dropped. Its structure is
-a unit of a public list and its side, and on a logarithmic grid the sign and whether the number is whole.
+logarithmic grid ln(x) takes the place of x, and ln(1 + s x) that of a whole number. Exact arithmetic decides cells.
 """
 
 from __future__ import annotations
@@ -108,13 +105,12 @@ class TwoSidedGeometric:
 
     def _decide(self, coin: int, drawn: int, stream: RandomWords) -> bool:
         """A coin whose first words are those of its probability: read on."""
-        words = 1
-        while True:
+        words, expected = 1, drawn
+        while drawn == expected:
             words += 1
             drawn = (drawn << _WORD) | int(stream.words(1)[0])
             expected = self._expansion(coin, words)
-            if drawn != expected:
-                return drawn < expected
+        return drawn < expected
 
     def log_prob(self, cell: int, low: int, high: int) -> NDArray[np.float64]:
         """Log probability of ``max(low, min(cell + N, high))`` over low..high, shape (high - low + 1,).

@@ -1,8 +1,7 @@
 """Mechanisms that do not look at the original: masks, surrogates from public lists, identifiers of the same format.
 
-Within a scope (a document, or all texts of a person) a surface is a secret function of the kind and the value: equal values
-get equal surfaces, distinct ones independent ones. Equality is visible then, and stated. A surrogate may be the name of a
-real person, and an identifier somebody's number.
+Within a scope (a document, or all texts of a person) a surface is a secret function of the kind and the value. Equality is
+visible then, and stated.
 """
 
 from __future__ import annotations
@@ -84,10 +83,15 @@ class _Redrawn(SpanMechanism):
         assert scopes is not None
         label = f"{self.name} {self.settings()!r} ".encode()
         drawn = {}
-        for value in dict.fromkeys(values):
+        distinct = self._distinct(values)
+        for value in dict.fromkeys(distinct):
             name = label + value[0].encode("utf-8", "surrogatepass")
             drawn[value] = self._one(value[1:], _StreamRandom(scopes.stream(self.scope, name)))
-        return [drawn[value] for value in values]
+        return [drawn[value] for value in distinct]
+
+    def _distinct(self, values: Sequence[Any]) -> Sequence[Any]:
+        """The values by which surfaces are equal within a scope."""
+        return values
 
     def loss(self, first: Any, second: Any) -> float:
         """Nothing between values of one structure."""
@@ -95,9 +99,13 @@ class _Redrawn(SpanMechanism):
 
     def joint_loss(self, first: Sequence[Any], second: Sequence[Any]) -> float:
         """Nothing between sequences of equal structures and, within a scope, of one pattern of equal values."""
-        if self.scope is not None and _pattern(first) != _pattern(second):
+        if self.scope is not None and self._pattern(first) != self._pattern(second):
             return math.inf
         return super().joint_loss(first, second)
+
+    def _pattern(self, values: Sequence[Any]) -> list[int]:
+        first: dict[str, int] = {}
+        return [first.setdefault(value[0], len(first)) for value in self._distinct(values)]
 
     def log_prob(self, value: Any) -> NDArray[np.float64]:
         """Uniform over the outputs."""
@@ -107,16 +115,9 @@ class _Redrawn(SpanMechanism):
     def _claim(self, mechanism: str, visible: Sequence[str] = ()) -> SpanClaim:
         how = f"consistent within a {self.scope}" if self.scope else "resampled for each span"
         if self.scope is not None:
-            equal = (
-                f"which of a {self.scope} are equal, apart from case, blanks, marks and prefixes"
-            )
-            visible = [*visible, equal]
+            apart = "apart from case, blanks, marks and prefixes"
+            visible = [*visible, f"which of a {self.scope} are equal, {apart}"]
         return SpanClaim(f"{mechanism}, {how}", 0.0, "span", 0.0, not_protected=tuple(visible))
-
-
-def _pattern(values: Sequence[Any]) -> list[int]:
-    first: dict[str, int] = {}
-    return [first.setdefault(value[0], len(first)) for value in values]
 
 
 class Mask(_Redrawn):
@@ -158,9 +159,7 @@ class Surrogate(_Redrawn):
     Parameters
     ----------
     entries : sequence of str or str
-        A list of your own, or the name of a source: one of ``SOURCES`` (extra ``spans``).
-    locale : str
-        Whose names a source has, such as "de_DE".
+        A list of your own, or one of ``SOURCES`` (extra ``spans``), whose names are those of the locale, such as "de_DE".
     consistent : "document", "person" or None
         Where equal originals, up to case, get the same surrogate. Within a document, so do the names of one person
         (of kind PERSON): see :func:`names_of_people`.
@@ -197,21 +196,11 @@ class Surrogate(_Redrawn):
     def _knows_people(self) -> bool:
         return self.scope == "document" and self.kind == "PERSON"
 
-    def _persons(self, values: Sequence[Any]) -> list[Any]:
+    def _distinct(self, values: Sequence[Any]) -> Sequence[Any]:
         if not self._knows_people:
-            return list(values)
+            return values
         person = names_of_people([name for (name,) in values])
         return [(person[name],) for (name,) in values]
-
-    def draw(
-        self, values: Sequence[Any], stream: RandomWords, scopes: Scopes | None = None
-    ) -> list[str]:
-        """Draw a surrogate for each person or other value of a text."""
-        return super().draw(self._persons(values), stream, scopes)
-
-    def joint_loss(self, first: Sequence[Any], second: Sequence[Any]) -> float:
-        """Nothing between texts of one pattern of equal persons."""
-        return super().joint_loss(self._persons(first), self._persons(second))
 
     def _one(self, structure: Any, source: random.Random) -> str:
         if not isinstance(self.entries, str):
@@ -234,9 +223,10 @@ class Surrogate(_Redrawn):
     def claim(self) -> SpanClaim:
         """A loss of 0."""
         visible = ["which are parts of one longer name of a text"] * self._knows_people
-        if isinstance(self.entries, str):
-            return self._claim(f"surrogate from Faker's {self.entries} of {self.locale}", visible)
-        return self._claim(f"surrogate from a list of {len(self.entries):,}", visible)
+        source = f"Faker's {self.entries} of {self.locale}"
+        if not isinstance(self.entries, str):
+            source = f"a list of {len(self.entries):,}"
+        return self._claim(f"surrogate from {source}", visible)
 
     def fingerprint(self) -> str:
         """Everything that decides, with a key, what is drawn: for a source, also the version of Faker."""
