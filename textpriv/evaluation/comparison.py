@@ -17,7 +17,7 @@ from textpriv.errors import OutOfReachError, TextprivError, needs
 from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon, text_of
 from textpriv.evaluation.learning import ChannelClassifier, count_matrix
 from textpriv.language.general_english import general_english
-from textpriv.language.ngrams import NGrams, token_ids
+from textpriv.language.ngrams import token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.vocabulary.vocabulary import Vocabulary
 
@@ -72,15 +72,12 @@ class Task:
     Attributes
     ----------
     train, test : Documents
-    judge : NGrams, optional
-        Model of the perplexity, counted in text that nothing else saw. Default: general English.
     cost : float
         C of the logistic regression on word counts.
     """
 
     train: Documents
     test: Documents
-    judge: NGrams | None = None
     cost: float = 0.1
 
     def right(self, words: int, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -101,14 +98,14 @@ class Task:
         return np.asarray(model.predict(self.test.counts(words)) == self.test.labels)
 
     def reads(self, ids: NDArray[np.int32], vocabulary: Vocabulary) -> dict[str, float]:
-        """How these ids read in place of ``train.ids``, and how near the words are to them."""
+        """How these ids read by general English in place of ``train.ids``, and how near the words are to them."""
         known = self.train.ids >= 0
         content = known & vocabulary.is_content[self.train.ids]
         before, after = (vocabulary.vectors[each[content]] for each in (self.train.ids, ids))
         lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
-        judge = (self.judge or general_english(vocabulary.words)).words_only()
+        english = general_english(vocabulary.words).words_only()
         return {
-            "perplexity": judge.perplexity(ids, self.train.offsets),
+            "perplexity": english.perplexity(ids, self.train.offsets),
             "cosine": float(((before * after).sum(axis=1) / np.maximum(lengths, 1e-12)).mean()),
             "kept": float((ids == self.train.ids)[known].mean()),
         }

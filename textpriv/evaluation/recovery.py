@@ -16,14 +16,7 @@ from textpriv.evaluation.distribution import OutputDistribution, word_distributi
 from textpriv.mechanisms.base import Mechanism
 from textpriv.vocabulary.builtin import LISTS, words_in
 
-__all__ = [
-    "ListExposure",
-    "WordRecovery",
-    "can_compare",
-    "content_prior",
-    "exposure",
-    "word_recovery",
-]
+__all__ = ["ListExposure", "WordRecovery", "exposure", "word_recovery"]
 
 _COMPARED = 50_000  # words of a vocabulary whose pairs are compared in about half a minute
 _COMPARED_ROWS = 5_000  # of a mechanism whose distributions are no exponential ones

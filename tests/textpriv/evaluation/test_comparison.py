@@ -51,8 +51,7 @@ def made(index, count: int, seed: int) -> Documents:
 
 @pytest.fixture(scope="module")
 def task(index):
-    model = NGrams.from_ids(made(index, 50, 3).ids, np.array([0, 50 * LENGTH]), SIZE)
-    return Task(made(index, 400, 1), made(index, 400, 2), model)
+    return Task(made(index, 400, 1), made(index, 400, 2))
 
 
 def test_the_channel_classifier_finds_the_words_before_privatization(index):
@@ -159,6 +158,11 @@ def test_clones_of_a_channel_classifier_list_the_outputs_once(index, monkeypatch
     assert passes == [3.5, 4.5]
 
 
+def test_the_channel_classifier_refuses_a_negative_c(index):
+    with pytest.raises(TextprivError, match="above 0"):
+        ChannelClassifier(TEM(index, 4.0), C=-1.0).fit(["w1", "w2"], [0, 1])
+
+
 @pytest.mark.parametrize("most", [SIZE, 10])
 def test_originals_follow_from_bayes_rule(index, most, monkeypatch):
     law, outputs = (
@@ -194,7 +198,8 @@ def test_the_channel_classifier_needs_a_label_for_each_document(index, task):
 
 
 def test_the_channel_classifier_learns_from_words_drawn_in_context(index, task):
-    mechanism = ContextualTEM(index, 1.0, task.judge)
+    model = NGrams.from_ids(made(index, 50, 3).ids, np.array([0, 50 * LENGTH]), SIZE)
+    mechanism = ContextualTEM(index, 1.0, model)
     drawn = mechanism.sample(task.train.ids, np.random.default_rng(0))
     model = ChannelClassifier(mechanism).fit(task.train.counts(SIZE, drawn), task.train.labels)
     clear, seen = (np.bincount(ids, minlength=SIZE) / len(ids) for ids in (task.train.ids, drawn))
