@@ -42,19 +42,11 @@ Rate = tuple[float, float]
 
 
 class PublicText(NamedTuple):
-    """Public documents that the context attacker is tried on, and a public model of other text that it reads them by.
-
-    Attributes
-    ----------
-    model : NGrams
-    ids : ndarray of int32, shape (T,)
-        Tokens of all documents as for :meth:`NGrams.of_ids`.
-    offsets : ndarray of int64, shape (D + 1,)
-    """
+    """Public documents that the context attacker is tried on, and a public model of other text that it reads them by."""
 
     model: NGrams
-    ids: NDArray[np.int32]
-    offsets: NDArray[np.int64]
+    ids: NDArray[np.int32]  # (T,): tokens of all documents as for :meth:`NGrams.of_ids`
+    offsets: NDArray[np.int64]  # (D + 1,)
 
     @classmethod
     def read(cls, texts: Iterable[str], index: Index) -> PublicText:

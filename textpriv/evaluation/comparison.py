@@ -38,15 +38,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Documents:
-    """Labelled documents as word ids.
-
-    Attributes
-    ----------
-    ids : ndarray of int32, shape (T,)
-        Of all documents, one after the other; -1 for a word outside the vocabulary.
-    offsets : ndarray of int64, shape (D + 1,)
-    labels : ndarray, shape (D,)
-    """
+    """Labelled documents ``ids[offsets[j]:offsets[j + 1]]``, with -1 for a word outside the vocabulary."""
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -67,18 +59,11 @@ class Documents:
 
 @dataclass(frozen=True)
 class Task:
-    """A classification to learn from private documents and to test on clear ones.
-
-    Attributes
-    ----------
-    train, test : Documents
-    cost : float
-        C of the logistic regression on word counts.
-    """
+    """A classification to learn from private documents and to test on clear ones."""
 
     train: Documents
     test: Documents
-    cost: float = 0.1
+    cost: float = 0.1  # C of the logistic regression on word counts
 
     def right(self, words: int, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which test documents a logistic regression gets right that learned from these ids in place of ``train.ids``."""
@@ -232,13 +217,7 @@ def _learned(task: Task, mechanism: Mechanism, draws: int, channel: bool) -> dic
 
 
 def interval(right: NDArray[np.bool_]) -> dict[str, float]:
-    """Accuracy, with a 95 % interval ``low`` to ``high`` by resampling draws and test documents.
-
-    Parameters
-    ----------
-    right : ndarray of bool, shape (draws, documents)
-        Which test documents are right.
-    """
+    """Accuracy, with a 95 % interval ``low`` to ``high`` by resampling draws and test documents, the axes of ``right``."""
     rng = np.random.default_rng(0)
     draws, documents = right.shape
     found = np.empty(_BOOTSTRAPS)
