@@ -25,16 +25,7 @@ from textpriv.language.ngrams import NGrams, token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
 from textpriv.randomness import KeyedStreams
 
-__all__ = [
-    "NORMAL_95",
-    "BestAttacker",
-    "PublicText",
-    "Solution",
-    "attackers_in_words",
-    "largest_epsilon",
-    "sampled_text",
-    "text_of",
-]
+__all__ = ["BestAttacker", "PublicText", "Solution", "largest_epsilon", "sampled_text", "text_of"]
 
 NORMAL_95 = 1.96  # standard errors from an estimate to the upper end of its 95 % interval
 _ATTACKED = 10_000  # tokens of public text at most
@@ -51,30 +42,15 @@ Rate = tuple[float, float]
 
 
 class PublicText(NamedTuple):
-    """Public documents that the context attacker is tried on, and the public model that it reads them by.
-
-    Attributes
-    ----------
-    model : NGrams
-        Counted in other text than ``ids``.
-    ids : ndarray of int32, shape (T,)
-        Tokens of all documents as for :meth:`NGrams.of_ids`.
-    offsets : ndarray of int64, shape (D + 1,)
-    """
+    """Public documents that the context attacker is tried on, and a public model of other text that it reads them by."""
 
     model: NGrams
-    ids: NDArray[np.int32]
-    offsets: NDArray[np.int64]
+    ids: NDArray[np.int32]  # (T,): tokens of all documents as for :meth:`NGrams.of_ids`
+    offsets: NDArray[np.int64]  # (D + 1,)
 
     @classmethod
     def read(cls, texts: Iterable[str], index: Index) -> PublicText:
-        """Count a model in four of five texts, and keep the fifth to be attacked, up to 10,000 tokens.
-
-        Raises
-        ------
-        TextprivError
-            For fewer than five texts with words.
-        """
+        """Count a model in four of five texts, and keep the fifth to be attacked, up to 10,000 tokens."""
         ids, offsets = token_ids(texts, index.vocabulary)
         read = [each for each in np.split(ids, offsets[1:-1]) if len(each)]
         if len(read) < 5:

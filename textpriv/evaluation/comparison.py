@@ -17,7 +17,7 @@ from textpriv.errors import OutOfReachError, TextprivError, needs
 from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon, text_of
 from textpriv.evaluation.learning import ChannelClassifier, count_matrix
 from textpriv.language.general_english import general_english
-from textpriv.language.ngrams import NGrams, token_ids
+from textpriv.language.ngrams import token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.vocabulary.vocabulary import Vocabulary
 
@@ -38,15 +38,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Documents:
-    """Labelled documents as word ids.
-
-    Attributes
-    ----------
-    ids : ndarray of int32, shape (T,)
-        Of all documents, one after the other; -1 for a word outside the vocabulary.
-    offsets : ndarray of int64, shape (D + 1,)
-    labels : ndarray, shape (D,)
-    """
+    """Labelled documents ``ids[offsets[j]:offsets[j + 1]]``, with -1 for a word outside the vocabulary."""
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -67,21 +59,11 @@ class Documents:
 
 @dataclass(frozen=True)
 class Task:
-    """A classification to learn from private documents and to test on clear ones.
-
-    Attributes
-    ----------
-    train, test : Documents
-    judge : NGrams, optional
-        Model of the perplexity, counted in text that nothing else saw. Default: general English.
-    cost : float
-        C of the logistic regression on word counts.
-    """
+    """A classification to learn from private documents and to test on clear ones."""
 
     train: Documents
     test: Documents
-    judge: NGrams | None = None
-    cost: float = 0.1
+    cost: float = 0.1  # C of the logistic regression on word counts
 
     def right(self, words: int, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which test documents a logistic regression gets right that learned from these ids in place of ``train.ids``."""
@@ -101,14 +83,14 @@ class Task:
         return np.asarray(model.predict(self.test.counts(words)) == self.test.labels)
 
     def reads(self, ids: NDArray[np.int32], vocabulary: Vocabulary) -> dict[str, float]:
-        """How these ids read in place of ``train.ids``, and how near the words are to them."""
+        """How these ids read by general English in place of ``train.ids``, and how near the words are to them."""
         known = self.train.ids >= 0
         content = known & vocabulary.is_content[self.train.ids]
         before, after = (vocabulary.vectors[each[content]] for each in (self.train.ids, ids))
         lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
-        judge = (self.judge or general_english(vocabulary.words)).words_only()
+        english = general_english(vocabulary.words).words_only()
         return {
-            "perplexity": judge.perplexity(ids, self.train.offsets),
+            "perplexity": english.perplexity(ids, self.train.offsets),
             "cosine": float(((before * after).sum(axis=1) / np.maximum(lengths, 1e-12)).mean()),
             "kept": float((ids == self.train.ids)[known].mean()),
         }
@@ -235,13 +217,7 @@ def _learned(task: Task, mechanism: Mechanism, draws: int, channel: bool) -> dic
 
 
 def interval(right: NDArray[np.bool_]) -> dict[str, float]:
-    """Accuracy, with a 95 % interval ``low`` to ``high`` by resampling draws and test documents.
-
-    Parameters
-    ----------
-    right : ndarray of bool, shape (draws, documents)
-        Which test documents are right.
-    """
+    """Accuracy, with a 95 % interval ``low`` to ``high`` by resampling draws and test documents, the axes of ``right``."""
     rng = np.random.default_rng(0)
     draws, documents = right.shape
     found = np.empty(_BOOTSTRAPS)

@@ -86,43 +86,28 @@ class Decoder:
 
 
 class Recovery(NamedTuple):
-    """Recovery by decoding, measured on public text.
-
-    Attributes
-    ----------
-    words : int
-        Tokens of the vocabulary that were looked at.
-    kept, restored : float
-        Shares of them that are unchanged in private text, and right after decoding.
-    content_restored : float
-        The latter for content words; NaN without any.
-    """
+    """Recovery by decoding, measured on tokens of public text that are in the vocabulary."""
 
     words: int
-    kept: float
-    restored: float
-    content_restored: float
+    kept: float  # share of them that is unchanged in private text
+    restored: float  # share that is right after decoding
+    content_restored: float  # the same of content words; NaN without any
 
 
 def expected_recovery(
     decoder: Decoder, ids: NDArray[np.int32], offsets: NDArray[np.int64]
 ) -> Recovery:
-    """Privatize and decode public text, and count the words that come back.
+    """Privatize and decode public text that the model was not counted in, and count the words that come back.
 
-    Parameters
-    ----------
-    decoder : Decoder
-    ids : ndarray of int, shape (T,)
-        Word ids of public documents that the model was not counted in; -1 for words outside the vocabulary.
-    offsets : ndarray of int64, shape (D + 1,)
+    Documents are ``ids[offsets[j]:offsets[j + 1]]``, with -1 for words outside the vocabulary.
     """
-    known = ids >= 0
+    known, mechanism = ids >= 0, decoder.privatizer.mechanism
     if not known.any():
         raise TextprivError("no word of the public text is in the vocabulary.")
-    stream = KeyedStreams(seed=0).stream("public text")  # nothing here is private
-    private = decoder.privatizer.mechanism.sample(ids, stream)
+    # Nothing here is private.
+    private = mechanism.sample(ids, KeyedStreams(seed=0).stream("public text"))
     right = decoder.words(private, offsets) == ids
-    content = known & decoder.privatizer.mechanism.index.vocabulary.is_content[ids]
+    content = known & mechanism.index.vocabulary.is_content[ids]
     return Recovery(
         int(known.sum()),
         float((private == ids)[known].mean()),

@@ -129,16 +129,9 @@ def posterior(
 ) -> NDArray[np.float32]:
     """How likely each candidate of each position is, given the outputs of the document; shape (T, K + 1).
 
-    Parameters
-    ----------
-    words : ndarray of int32, shape (T, K)
-        Candidates of each position, rising. A token that is repeated counts once.
-    distribution : ndarray of float64, shape (T, K + 1)
-        How likely each gives the output of its position; the last column is about all other words.
-    model : tuple of ndarray
-        The arrays of an n-gram model.
-    later : bool
-        Whether outputs after a position count (forward-backward), or those up to it alone (forward filter).
+    ``words`` (T, K) are candidates of each position, rising; a token that is repeated counts once. ``distribution``
+    (T, K + 1) says how likely each gives the output of its position, last of all other words. With ``later`` outputs after a
+    position count (forward-backward), else those up to it alone (forward filter).
     """
     length, kept = distribution.shape
     found = np.zeros((length, kept), np.float32)

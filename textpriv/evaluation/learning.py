@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,16 +79,12 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         self.C = C
 
     def fit(self, documents: Any, y: Any, sample_weight: Any = None) -> ChannelClassifier:
-        """Learn from private documents.
+        """Learn the classes of private documents: texts, or a sparse matrix of counts of shape (D, V).
 
-        Parameters
-        ----------
-        documents : sequence of str, or sparse matrix of counts, shape (D, V)
-        y : array_like, shape (D,)
-            Classes.
-        sample_weight : array_like, shape (D,), optional
-            How much each document counts for the weights of words. Default: all alike.
+        ``sample_weight``, shape (D,), is how much each document counts for the weights of words.
         """
+        if self.C is not None and not self.C > 0:
+            raise TextprivError(f"C must be above 0; got {self.C}.")
         sklearn, counts = needs("sklearn.utils.validation"), self._counts(documents)
         given = sklearn.column_or_1d(y, warn=True)
         if needs("pandas").isna(given).any():
@@ -114,8 +111,8 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, documents: Any) -> NDArray[Any]:
         """The likeliest class of each clear document, shape (D,)."""
-        best = self._scores(documents).argmax(axis=1)
-        return self.classes_[best]
+        scores = self._scores(documents)
+        return self.classes_[scores.argmax(axis=1)]
 
     def predict_proba(self, documents: Any) -> NDArray[np.float64]:
         """Probabilities of the classes of each clear document, shape (D, classes)."""
@@ -139,14 +136,10 @@ class ChannelClassifier(ClassifierMixin, BaseEstimator):
         return count_matrix(*token_ids(masked, index.vocabulary), len(index))
 
 
-_last: list[tuple[Mechanism, OutputDistribution]] = []  # those of the last fit: some 100 MB
-
-
+@lru_cache(maxsize=1)  # some 100 MB
 def _shared(mechanism: Mechanism) -> OutputDistribution:
     """Return the output distribution of a mechanism, kept for its next fit: to list it takes most of one."""
-    if not _last or _last[0][0] is not mechanism:
-        _last[:] = [(mechanism, OutputDistribution(mechanism.average()))]
-    return _last[0][1]
+    return OutputDistribution(mechanism.average())
 
 
 @dataclass(frozen=True)
@@ -161,15 +154,15 @@ class _Learner:
 
     def chosen(self) -> tuple[float, NDArray[np.float64]]:
         """The C that is best on one document in five, and the weights that it gave."""
-        held = np.random.default_rng(0).permutation(len(self.labels)) % _HELD_OUT == 0
-        own, best = self._of(~held), (-1.0, 0.0, np.zeros(0))
-        weights = None
+        at_held = np.random.default_rng(0).permutation(len(self.labels)) % _HELD_OUT == 0
+        learned, held = self._of(~at_held), self._of(at_held)
+        best, most, weights = (0.0, np.zeros(0)), -1.0, None
         for cost in _TRIED:
-            weights = own.weights(cost, weights)
-            right = self._of(held).scores(weights).argmax(axis=1) == self.labels[held]
-            share = float(self.shares[held] @ right)
-            best = max(best, (share, cost, weights), key=lambda each: each[0])
-        return best[1:]
+            weights = learned.weights(cost, weights)
+            right = float(held.shares @ (held.scores(weights).argmax(axis=1) == held.labels))
+            if right > most:
+                best, most = (cost, weights), right
+        return best
 
     def _of(self, rows: NDArray[np.bool_]) -> _Learner:
         return replace(

@@ -16,14 +16,7 @@ from textpriv.evaluation.distribution import OutputDistribution, word_distributi
 from textpriv.mechanisms.base import Mechanism
 from textpriv.vocabulary.builtin import LISTS, words_in
 
-__all__ = [
-    "ListExposure",
-    "WordRecovery",
-    "can_compare",
-    "content_prior",
-    "exposure",
-    "word_recovery",
-]
+__all__ = ["ListExposure", "WordRecovery", "exposure", "word_recovery"]
 
 _COMPARED = 50_000  # words of a vocabulary whose pairs are compared in about half a minute
 _COMPARED_ROWS = 5_000  # of a mechanism whose distributions are no exponential ones
@@ -32,21 +25,11 @@ _DRAWN_WORDS = 40  # of a list
 
 
 class WordRecovery(NamedTuple):
-    """Success of the Bayes-optimal attacker on single words.
+    """Success of the Bayes-optimal attacker on single words, who knows that they are content words."""
 
-    Attributes
-    ----------
-    content : float
-        Share of content words, by an attacker who knows that they are content words.
-    by_word : ndarray of float64, shape (V,)
-        Share of the uses of each content word; 0 for function words.
-    guess : ndarray of int64, shape (V,)
-        Word that an attacker names for each output who does not know that.
-    """
-
-    content: float
-    by_word: NDArray[np.float64]
-    guess: NDArray[np.int64]
+    content: float  # share of all content words
+    by_word: NDArray[np.float64]  # (V,): share of the uses of each; 0 for function words
+    guess: NDArray[np.int64]  # (V,): what an attacker names for each output who does not know that
 
 
 def word_recovery(mechanism: Mechanism) -> WordRecovery:
@@ -77,29 +60,16 @@ def can_compare(mechanism: Mechanism) -> bool:
 
 
 class ListExposure(NamedTuple):
-    """What happens to the words of one list of ``textpriv.vocabulary.builtin``.
-
-    Attributes
-    ----------
-    name : str
-    size : int
-        Words of the list.
-    words : tuple of str
-        Those in the vocabulary; all others are treated alike and never stay. The first only where words are drawn.
-    keep : ndarray, shape (m,)
-        Probability that each stays as it is.
-    guessed : ndarray, shape (m,), or None
-        Recovery of each by the Bayes attacker on single words; None if it was not computed.
-    draws : int
-        0 where ``keep`` is exact, else how often each word was drawn to estimate it.
-    """
+    """What happens to the words of one list of ``textpriv.vocabulary.builtin``."""
 
     name: str
-    size: int
-    words: tuple[str, ...]
-    keep: NDArray[np.float64]
-    guessed: NDArray[np.float64] | None
-    draws: int
+    size: int  # words of the list
+    words: tuple[
+        str, ...
+    ]  # m of them are in the vocabulary; all others are treated alike and never stay
+    keep: NDArray[np.float64]  # (m,): probability that each stays as it is
+    guessed: NDArray[np.float64] | None  # (m,): recovery of each by the Bayes attacker, if computed
+    draws: int  # 0 where ``keep`` is exact, else how often each word was drawn to estimate it
 
     @property
     def most(self) -> list[tuple[str, float, float | None]]:
@@ -110,14 +80,9 @@ class ListExposure(NamedTuple):
 
 
 def exposure(mechanism: Mechanism, guess: NDArray[np.int64] | None) -> list[ListExposure]:
-    """Look at the public lists of words.
+    """Look at the public lists of words, given :attr:`WordRecovery.guess` if it is known.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-        One without a closed output distribution is drawn from under a fixed public key.
-    guess : ndarray of int, shape (V,), or None
-        :attr:`WordRecovery.guess`, if it is known.
+    A mechanism without a closed output distribution is drawn from under a fixed public key.
     """
     vocabulary, rows = mechanism.index.vocabulary, []
     most, draws = (None, 0) if mechanism.has_log_prob else (_DRAWN_WORDS, _DRAWS)

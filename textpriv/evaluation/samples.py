@@ -11,33 +11,20 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class WordSample:
-    """Words that stand for a public word prior: all of them, or a fixed stratified sample.
-
-    Attributes
-    ----------
-    ids : ndarray of int32, shape (m,)
-    shares : ndarray of float64, shape (m,)
-        What each counts in a mean; they sum to 1.
-    certain : int
-        The first so many were taken for sure. The others stand for strata of equal weight, one word each.
-    """
+    """Words that stand for a public word prior: all of them, or a fixed stratified sample."""
 
     ids: NDArray[np.int32]
-    shares: NDArray[np.float64]
-    certain: int
+    shares: NDArray[np.float64]  # what each counts in a mean; they sum to 1
+    certain: (
+        int  # so many were taken for sure; each of the others stands for a stratum of equal weight
+    )
 
     @classmethod
     def of(cls, weights: NDArray[np.float64], size: int) -> WordSample:
-        """Take ``size`` words in proportion to their weights, or all of them.
+        """Take ``size`` words in proportion to their weights, which sum to 1, or all of them.
 
-        Parameters
-        ----------
-        weights : ndarray, shape (V,)
-            Sum to 1.
-        size : int
-            V and more takes every word. Otherwise words of weight above ``1 / size`` are taken for sure, and
-            the rest, in order of weight, is cut into strata of equal weight, from each of which one is drawn. The draw
-            is public and always the same.
+        Words of weight above ``1 / size`` are taken for sure. The rest, in order of weight, is cut into strata of equal
+        weight, and one word of each is drawn. The draw is public and always the same.
         """
         if size >= len(weights):
             return cls(np.arange(len(weights), dtype=np.int32), weights, len(weights))

@@ -206,7 +206,7 @@ class _AuditedMechanism:
         }
 
     def of_documents(self) -> dict[str, Verdict]:
-        """Try the claims about documents, and about words in them."""
+        """Try the claims about documents."""
         found = {"documents": self._documents(), "streams": self._streams()}
         if not self.mechanism.reads_context:
             found["independence"] = self._independence()
@@ -269,18 +269,18 @@ class _AuditedMechanism:
     def _released(self, rows: NDArray[np.float64], counts: NDArray[np.int64]) -> Verdict:
         """Compare outputs that equal their input with the probability of that, together over the words that seldom stay."""
         # A few draws in a thousand that are released as they are change each word's counts too little to be seen there.
-        stays, draws = np.exp(np.diagonal(rows)), _DRAWS
+        stays = np.exp(np.diagonal(rows))
         order = np.argsort(stays, kind="stable")
-        # As many of the words that stay least as show the smallest leak.
-        tried = sorted({1, *np.linspace(1, len(order), 12).astype(int).tolist()})
-        leak, words = min(
-            (smallest_excess(draws * n, float(stays[order[:n]].mean())), n) for n in tried
-        )
+        means = np.cumsum(stays[order]) / np.arange(
+            1, len(order) + 1
+        )  # of the words that stay least
+        tried = np.unique(np.linspace(1, len(order), 12).astype(int)).tolist()
+        leak, words = min((smallest_excess(_DRAWS * n, float(means[n - 1])), n) for n in tried)
         self.leaks.append(leak)
-        chosen = order[:words]
-        same, mean = int(counts[chosen, chosen].sum()), float(stays[chosen].mean())
-        detail = f"{same:,} draws of {draws * words:,} that equal their input, {mean:.4g} expected"
-        return least_of({detail: excess_of(same, draws * words, mean)})
+        chosen, draws, mean = order[:words], _DRAWS * words, float(means[words - 1])
+        same = int(counts[chosen, chosen].sum())
+        detail = f"{same:,} draws of {draws:,} that equal their input, {mean:.4g} of them expected"
+        return least_of({detail: excess_of(same, draws, mean)})
 
     def _independence(self) -> Verdict:
         """Compare a word among copies of itself with the same between copies of the word farthest from it."""
@@ -294,19 +294,19 @@ class _AuditedMechanism:
 
     def _documents(self) -> Verdict:
         """Compare every document of a call with the same document drawn alone, by a stream of the same key."""
-        rng, count = np.random.default_rng(8), _DOCUMENTS
-        lengths = rng.integers(0, 12, count)
+        rng = np.random.default_rng(8)
+        lengths = rng.integers(0, 12, _DOCUMENTS)
         lengths[:4] = (7, 0, 9, 11)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         ids = rng.integers(UNKNOWN, self.size, offsets[-1]).astype(np.int32)
-        streams, sample = KeyedStreams(seed=4), self.mechanism.sample_documents
-        together = sample(ids, offsets, [streams.stream(i) for i in range(count)])
+        keys, sample = KeyedStreams(seed=4), self.mechanism.sample_documents
+        together = sample(ids, offsets, [keys.stream(i) for i in range(_DOCUMENTS)])
         for document in np.flatnonzero(lengths).tolist():
             part = slice(*offsets[document : document + 2])
-            alone = sample(ids[part], np.array([0, lengths[document]]), [streams.stream(document)])
+            alone = sample(ids[part], np.array([0, lengths[document]]), [keys.stream(document)])
             if not np.array_equal(alone, together[part]):
                 return False, f"document {document + 1} of a call is not what it is alone"
-        return True, f"{count:,} documents of one call are what they are alone"
+        return True, f"{_DOCUMENTS:,} documents of one call are what they are alone"
 
     def _streams(self) -> Verdict:
         """Compare documents of one word, each with its own stream, with one document of it, or its output distribution."""

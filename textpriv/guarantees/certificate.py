@@ -151,9 +151,8 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
     found = _closed(mechanism, progress) or _own(mechanism) or _compared(mechanism)
     looked = (_observe_draws(mechanism), _observe_lists(index))
     refuted = [sentence for passed, sentence in looked if not passed]
-    notes = [*([_SAMPLED] if found.confidence else []), *refuted]
-    notes += [_IN_CONTEXT] if mechanism.reads_context else []
-    notes += _kept_words(mechanism, found.stays)
+    in_part = [_SAMPLED] * (found.confidence is not None) + [_IN_CONTEXT] * mechanism.reads_context
+    kept = _kept_words(mechanism, found.stays)
     return Certificate(
         mechanism=repr(mechanism),
         epsilon=claimed,
@@ -169,7 +168,7 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
         method=found.method,
         confidence=found.confidence,
         computed=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC by textpriv {__version__}",
-        notes=(*notes, *mechanism.caveats()),
+        notes=(*in_part, *refuted, *kept, *mechanism.caveats()),
         observed=tuple(sentence for passed, sentence in looked if passed and sentence),
         binding=mechanism.binding(),
     )
@@ -206,18 +205,18 @@ def _own(mechanism: Mechanism) -> _Bound | None:
     constant, pair = own
     shown = float(largest_ratios(*(mechanism.log_prob(word) for word in pair)))
     tried, worst, _ = _search(mechanism, _TRIED)
-    agrees = abs(shown - constant * index.distance(*pair)) <= _AGREEMENT
-    if not agrees or (tried - constant) * index.distance(*worst) > _AGREEMENT:
+    off = abs(shown - constant * index.distance(*pair))
+    if not max(off, (tried - constant) * index.distance(*worst)) <= _AGREEMENT:
         return None
     return _Bound(constant, pair, size * (size - 1) // 2, True, _CLOSED)
 
 
 def _compared(mechanism: Mechanism) -> _Bound:
     """Compare output distributions, all triples or the pairs of a search; without them draws, the same in every run."""
-    if mechanism.has_log_prob and len(mechanism.index) > _EXHAUSTIVE:
-        return _Bound(*_search(mechanism, _MOST), False, "all outputs, over the pairs of a search")
     if mechanism.has_log_prob:
-        return _Bound(*_search(mechanism, _EXHAUSTIVE), True, "all pairs and outputs, float64")
+        if len(mechanism.index) <= _EXHAUSTIVE:
+            return _Bound(*_search(mechanism, _EXHAUSTIVE), True, "all pairs and outputs, float64")
+        return _Bound(*_search(mechanism, _MOST), False, "all outputs, over the pairs of a search")
     found = losses_by_draws(mechanism, _MONTE_CARLO, _ERROR)
     ratios = [(loss / mechanism.index.distance(*pair), pair) for loss, pair in found]
     constant, pair = max([(0.0, (0, 0)), *ratios])
@@ -246,8 +245,8 @@ def losses_by_draws(
     found = []
     for pair in sorted(pairs):
         lean = np.subtract(*index.distances_of(np.array(pair)))
-        first, second = (counts[word] for word in pair)
-        found.append((ratio_bound(first, second, lean, error / len(pairs)), pair))
+        bound = ratio_bound(counts[pair[0]], counts[pair[1]], lean, error / len(pairs))
+        found.append((bound, pair))
     return found
 
 
@@ -255,19 +254,16 @@ def _kept_words(mechanism: Mechanism, stays: NDArray[np.float64] | None) -> list
     """Name the content words that stay in more than half of their uses; of a sample, where all take too long."""
     vocabulary, size = mechanism.index.vocabulary, len(mechanism.index)
     stays = mechanism.stay_probabilities() if stays is None else stays
-    words = np.arange(size)
+    words = np.array(_spread(size, size if stays is not None else _MOST))
     if stays is None:
-        words = np.array(_spread(size, _MOST))
-        stays = np.array(
-            [word_distribution(mechanism, word, _TRIALS)[word] for word in words.tolist()]
-        )
+        each = (word_distribution(mechanism, word, _TRIALS)[word] for word in words.tolist())
+        stays = np.fromiter(each, np.float64)
     kept = words[(stays > 0.5) & vocabulary.is_content[words]]
-    if not len(kept):
-        return []
     named = [vocabulary.words[word] for word in kept[:_NAMED]] + ["..."] * (len(kept) > _NAMED)
-    return [
-        f"Of {len(words):,} words, {len(kept):,} content words stay in more than half of their uses: {', '.join(named)}"
-    ]
+    told = (
+        f"Of {len(words):,} words, {len(kept):,} content words stay in more than half of their uses"
+    )
+    return [f"{told}: {', '.join(named)}"] if named else []
 
 
 def _search(mechanism: Mechanism, most: int) -> tuple[float, tuple[int, int], int]:

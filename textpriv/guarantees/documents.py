@@ -32,24 +32,14 @@ _CONVOLVED = 1e-10
 
 @dataclass(frozen=True)
 class DocumentPair:
-    """How well the outputs of two documents can be distinguished.
+    """How well the outputs of two documents can be distinguished."""
 
-    Attributes
-    ----------
-    words : int
-        Words in which the documents differ.
-    total : float
-        The sum of the largest losses, in nats, with what rounding in the sampler may add.
-    distance : float
-        The largest one between two words that differ.
-    grid : float
-        Nats to which losses were rounded.
-    """
-
-    words: int
-    total: float
-    distance: float
-    grid: float
+    words: int  # in which the documents differ
+    total: (
+        float  # the sum of the largest losses, in nats, with what rounding in the sampler may add
+    )
+    distance: float  # the largest one between two words that differ
+    grid: float  # nats to which losses were rounded
     _upper: Any
     _lower: Any
     _slack: float
@@ -57,8 +47,8 @@ class DocumentPair:
     def delta(self, epsilon: float) -> tuple[float, float]:
         """Return a lower and an upper bound of the least delta at an epsilon: exact but for the grid.
 
-        ``delta(E)`` is the largest difference of ``P(S)`` and ``exp(E) P'(S)`` over all sets S of outputs and both orders of
-        the documents; ``delta(0.0)`` is their total variation. The upper bound covers what rounding in the sampler may add.
+        It is the largest difference of ``P(S)`` and ``exp(epsilon) P'(S)`` over all sets S of outputs and both orders of the
+        documents: at 0 their total variation. The upper bound covers what rounding in the sampler may add.
         """
         if not self.words:
             return 0.0, 0.0

@@ -37,16 +37,10 @@ def largest_ratios(rows: NDArray[np.float64], others: NDArray[np.float64]) -> ND
 def ratio_bound(
     first: NDArray[np.int64], second: NDArray[np.int64], lean: NDArray[np.float64], error: float
 ) -> float:
-    """Lower bound on ``ln P_first(E) / P_second(E)`` of the most telling event, from the counts of two samples.
+    """Lower bound on ``ln P_first(E) / P_second(E)`` of the most telling event, from how often two inputs gave each output.
 
-    Parameters
-    ----------
-    first, second : ndarray of int, shape (V,)
-        How often each output was drawn for each of the two inputs.
-    lean : ndarray, shape (V,)
-        Lower for outputs nearer to the first input. Events are single outputs, and all outputs up to some lean.
-    error : float
-        Probability with which the bound may be wrong, shared by all events that could have been counted.
+    ``lean`` is lower for outputs nearer to the first input. Events are single outputs, and all outputs up to some lean. All
+    that could have been counted share ``error``, the probability that the bound is wrong.
     """
     thresholds = np.quantile(lean, np.linspace(0, 1, _THRESHOLDS + 2)[1:-1])
     order = np.argsort(lean, kind="stable")
@@ -64,10 +58,8 @@ def ratio_bound(
 
 
 def excess_of(count: int, draws: int, mean: float) -> float:
-    """Upper bound on the probability that independent events happen ``count`` times or more.
-
-    The binomial distribution with the mean probability bounds the tail beyond its mean plus one (Hoeffding 1956, theorem 4).
-    """
+    """Upper bound on the probability that independent events happen ``count`` times or more."""
+    # A binomial distribution with the mean probability bounds the tail beyond its mean plus one (Hoeffding 1956, theorem 4).
     return 1.0 if count <= draws * mean + 1 else float(binom.sf(count - 1, draws, mean))
 
 

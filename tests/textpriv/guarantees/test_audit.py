@@ -9,8 +9,9 @@ from functools import cache
 
 import numpy as np
 import pytest
+from broken_mechanisms import DoubledRate, Exhaustive, OutsideTheVocabulary, Quiet, WithoutSelf
 
-from textpriv import TEM, Madlib
+from textpriv import TEM
 from textpriv.guarantees import audit as kit
 from textpriv.guarantees.audit import audit
 from textpriv.guarantees.certificate import _MOST, _search, certify
@@ -34,24 +35,6 @@ def audited(kind, **settings):
 
 def failed(report) -> set[str]:
     return {check.name for check in report.failures}
-
-
-class DoubledRate(TEM):
-    """Forgets that the normaliser costs as much as the numerator."""
-
-    def __init__(self, *given, **options):
-        super().__init__(*given, **options)
-        self.t *= 2
-
-
-class WithoutSelf(TEM):
-    """Leaves the word out of its own list."""
-
-    def log_prob(self, word):
-        law = super().log_prob(word).copy()
-        if word != UNKNOWN:
-            law[word] = -np.inf
-        return law - np.logaddexp.reduce(law)
 
 
 class MissedNeighbours(TEM):
@@ -93,24 +76,6 @@ class OtherSampler(TEM):
     def __init__(self, index, epsilon):
         super().__init__(index, epsilon)
         self.tables = NearTables(index, Decay.of(index, 1.2 * self.t, self.gamma), self.measure)
-
-
-class Exhaustive(Madlib):
-    """Compares with every word, which is faster than the default search where they are few."""
-
-    def __init__(self, *given, **options):
-        super().__init__(*given, search="exact", **options)
-
-
-class Quiet(Exhaustive):
-    """Noise four times too small."""
-
-    def sample_documents(self, ids, offsets, streams):
-        claimed, self.epsilon = self.epsilon, 4 * self.epsilon
-        try:
-            return super().sample_documents(ids, offsets, streams)
-        finally:
-            self.epsilon = claimed
 
 
 class Unnormalised(TEM):
@@ -242,13 +207,6 @@ class ThirdDocument(TEM):
             third = slice(offsets[2], offsets[3])
             out[third] = np.where(ids[third] == UNKNOWN, out[third], ids[third])
         return out
-
-
-class OutsideTheVocabulary(TEM):
-    """Draws an id that no word has."""
-
-    def sample_documents(self, ids, offsets, streams):
-        return np.full_like(ids, len(self.index))
 
 
 class LongDocuments(TEM):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from broken_mechanisms import DoubledRate, OutsideTheVocabulary, Quiet, WithoutSelf
 
 from textpriv import TEM, Madlib
 from textpriv.errors import MechanismError
@@ -85,14 +86,6 @@ def test_a_vocabulary_of_one_or_two_words_has_a_certificate(index_of, words):
 # Broken mechanisms
 
 
-class DoubledRate(TEM):
-    """Draws, and says that it draws, at twice the rate."""
-
-    def __init__(self, *given, **options):
-        super().__init__(*given, **options)
-        self.t *= 2
-
-
 class Understated(TEM):
     """Draws as it says, and claims half of what it loses."""
 
@@ -112,15 +105,6 @@ class WrongBottom(TEM):
         if inside < size:
             score[~listed] += math.log(size / inside) - math.log(size - inside)
         return score - np.logaddexp.reduce(score)
-
-
-class WithoutSelf(TEM):
-    """Never keeps a word."""
-
-    def log_prob(self, word):
-        law = super().log_prob(word).copy()
-        law[self.resolve(word)] = -np.inf
-        return law - np.logaddexp.reduce(law)
 
 
 class SelfAtTheEdge(TEM):
@@ -147,24 +131,6 @@ class ReturnsItsInput(TEM):
 
     def sample_documents(self, ids, offsets, streams):
         return np.maximum(ids, 0)
-
-
-class OutsideTheVocabulary(TEM):
-    """Draws an id that no word has."""
-
-    def sample_documents(self, ids, offsets, streams):
-        return np.full_like(ids, len(self.index))
-
-
-class Quiet(Madlib):
-    """Has noise four times too small for the claim."""
-
-    def sample_documents(self, ids, offsets, streams):
-        claimed, self.epsilon = self.epsilon, 4 * self.epsilon
-        try:
-            return super().sample_documents(ids, offsets, streams)
-        finally:
-            self.epsilon = claimed
 
 
 class Halved(TEM):
@@ -264,7 +230,7 @@ def test_madlib_is_bounded_by_samples_and_says_so(index_of, points):
 
 
 def test_a_madlib_with_too_little_noise_is_refuted(index_of, points):
-    found = certify(Quiet(index_of(points, k=16), 3.0, "exact"))
+    found = certify(Quiet(index_of(points, k=16), 3.0))
     assert not found.holds
     assert found.rho > 6.0
 
