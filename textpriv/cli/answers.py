@@ -1,4 +1,4 @@
-"""``textpriv choose``, ``explain`` and ``certify``: answer a question about mechanisms, and release nothing."""
+"""``textpriv choose``, ``explain``, ``certify`` and ``report``: answer a question about mechanisms, and release nothing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import typer
 from textpriv.cli.messages import print_json, print_table, say, waiting, warn
 from textpriv.cli.options import (
     CONTEXT,
+    FORCE,
     JSON,
     RECOVERY,
     RECOVERY_ON,
     MechanismOptions,
+    ReleaseOptions,
     flag,
     in_domain,
     option,
     public_texts,
+    refuse_lost,
 )
 from textpriv.errors import OutOfReachError, TextprivError
 
@@ -233,3 +236,37 @@ def certify(
             print(f"{note}.")
     if not holds:
         raise typer.Exit(1)
+
+
+def report(
+    *,
+    release: ReleaseOptions,
+    output: Path = option("--output", "-o", default=..., help="HTML file to write."),
+    context: str | None = CONTEXT,
+    force: bool = FORCE,
+) -> None:
+    """Write a web page that shows what your settings protect, and what they do to words and names.
+
+    Nothing on the page is computed from private texts.
+
+    **Example:** textpriv report --recovery 0.1 --output report.html
+    """
+    from textpriv.corpus import files_of
+    from textpriv.evaluation.best_attacker import PublicText
+    from textpriv.guarantees.certificate import certify as compute
+    from textpriv.web.report import report_page, write_page
+
+    settings = release.release()
+    refuse_lost(output, "--output", [context, *release.read, *files_of(settings)])
+    if output.exists() and not force:
+        raise TextprivError(f"{output} exists. Name another file, or replace it with --force.")
+    privatizer = settings.build(release.opened)
+    mechanism, texts = privatizer.mechanism, public_texts(context)
+    certificate = compute(mechanism, progress=sys.stderr.isatty())
+    with waiting("looking at words"):
+        text = None if texts is None else PublicText.read(texts, mechanism.index)
+        page = report_page(
+            privatizer, certificate=certificate, public_text=text, chosen=release.chosen
+        )
+    write_page(page, output)
+    print(f"{output}: {len(page.encode()) / 1e6:.2f} MB")

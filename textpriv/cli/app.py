@@ -20,13 +20,12 @@ import typer
 from typer.core import TyperCommand
 
 from textpriv import __version__
-from textpriv.cli.answers import certify, choose, explain
+from textpriv.cli.answers import certify, choose, explain, report
 from textpriv.cli.build import index
 from textpriv.cli.messages import FAILED, exit_codes
 from textpriv.cli.options import OptionGroup, flag
-from textpriv.cli.pages import playground, report
 from textpriv.cli.privatize import decode, privatize
-from textpriv.cli.start import demo, doctor
+from textpriv.cli.start import demo, doctor, playground
 from textpriv.cli.synthesize import synthesize
 
 app = typer.Typer(

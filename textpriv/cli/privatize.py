@@ -39,8 +39,6 @@ from textpriv.files import is_url, local_path
 
 if TYPE_CHECKING:
     from textpriv.corpus.report import CorpusReport
-    from textpriv.evaluation.best_attacker import PublicText
-    from textpriv.index.index import Index
     from textpriv.mechanisms.base import Mechanism
     from textpriv.run_key import RunKey
     from textpriv.statement import PrivacyStatement
@@ -289,7 +287,7 @@ def _print_done(
 
 
 class ReadingOptions(OptionGroup):
-    """With which public model the words are guessed, and how."""
+    """With which public model the words are guessed."""
 
     model: Path | None = option(
         help="Public language model (ARPA file). Default: that of the index, else general English."
@@ -298,20 +296,6 @@ class ReadingOptions(OptionGroup):
         metavar="FILE",
         help="Instead of a model: public texts like yours. A model is counted in them and tried on them.",
     )
-
-    def load(self, index: Index, text_column: str) -> tuple[PublicText, str]:
-        """Return a model with text to try it on, and where that text is from."""
-        from textpriv.evaluation.best_attacker import PublicText, sampled_text, text_of
-        from textpriv.language.arpa import read_arpa
-
-        texts = public_texts(self.public, text_column)
-        if texts is not None:
-            return PublicText.read(texts, index), "of public text"
-        if self.model is None:
-            tried = text_of(index)
-        else:
-            tried = sampled_text(read_arpa(self.model, index.vocabulary.words))
-        return tried, "sampled from the language model (no real text)"
 
 
 def decode(
@@ -333,7 +317,9 @@ def decode(
     **Example:** textpriv decode private.csv readable.csv --epsilon 2 --text-column review
     """
     from textpriv.corpus import RunOptions, check_corpus, files_of, rewrite_file
+    from textpriv.evaluation.best_attacker import PublicText, sampled_text, text_of
     from textpriv.evaluation.decoding import Decoder, expected_recovery
+    from textpriv.language.arpa import read_arpa
 
     refuse_mixed(target, as_json)
     settings = release.release()
@@ -345,13 +331,18 @@ def decode(
     if plan.is_folder or is_url(target):
         raise CorpusError("decode reads one file, and writes one of this machine. Name a file.")
     privatizer = settings.build(release.opened)
-    tried, origin = reading.load(privatizer.mechanism.index, text_column)
+    index, origin = privatizer.mechanism.index, "sampled from the language model (no real text)"
+    if (texts := public_texts(reading.public, text_column)) is not None:
+        tried, origin = PublicText.read(texts, index), "of public text"
+    elif reading.model is not None:
+        tried = sampled_text(read_arpa(reading.model, index.vocabulary.words))
+    else:
+        tried = text_of(index)
     with waiting("weighing originals of each word"):
         decoder = Decoder(privatizer, tried.model)
         ids = tried.ids.clip(-1)  # marks are no words
         recovery = expected_recovery(decoder, ids, tried.offsets)
-    shown = shown_progress(as_json)
-    documents, columns = rewrite_file(plan, decoder.texts, shown)
+    documents, columns = rewrite_file(plan, decoder.texts, shown_progress(as_json))
     statement = decoder.statement.with_columns(columns)
     if as_json:
         measured = {**recovery._asdict(), "measured_on": f"words {origin}"}

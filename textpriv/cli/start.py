@@ -1,4 +1,4 @@
-"""``textpriv demo`` and ``textpriv doctor``: see what it does, and whether this installation works."""
+"""``textpriv demo``, ``playground`` and ``doctor``: see what it does, and whether this installation works."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import typer
 
 from textpriv import __version__
 from textpriv.cli.messages import print_json, print_table, waiting
-from textpriv.cli.options import INDEX, JSON
-from textpriv.errors import how_to_install, installed
+from textpriv.cli.options import INDEX, JSON, RECOVERY, option
+from textpriv.errors import how_to_install, installed, needs
 
 SAMPLES = {
     "review": "The battery of this laptop lasts only two hours, and the screen arrived with a crack. I would not buy it.",
@@ -68,6 +68,32 @@ def demo(index: str | None = INDEX) -> None:
         f'  echo "{SAMPLES["note"]}" | textpriv privatize - -{where} --recovery 0.1\n'
         f"  textpriv explain pain{where} --epsilon {found[1].epsilon:.3g}"
     )
+
+
+def playground(
+    *,
+    index: str | None = INDEX,
+    recovery: float | None = RECOVERY,
+    port: int = option(default=8765, help="Port to listen on; 0 takes any free port.", max=65535),
+) -> None:
+    """Open a local page: type a text and see its private version at once. Ctrl-C ends it.
+
+    It starts at the epsilon of --recovery; for the built-in words that of 0.1. Only this computer can reach the page.
+    Nothing typed is stored or logged.
+
+    **Example:** textpriv playground
+    """
+    needs("uvicorn", "playground")
+    needs("starlette", "playground")
+    from textpriv.guarantees.epsilon import choose_epsilon
+    from textpriv.index.builtin import ENGLISH, open_index
+    from textpriv.web.server import serve
+
+    opened, epsilon = open_index(index or ENGLISH), None
+    recovery = 0.1 if recovery is None and index is None else recovery
+    if recovery is not None:
+        epsilon = choose_epsilon(opened, recovery=recovery).epsilon
+    serve(opened, epsilon, port)
 
 
 def _look_at_spacy() -> str:

@@ -22,7 +22,7 @@ from textpriv.cli.messages import (
     warn_left_out,
 )
 from textpriv.cli.options import FORCE, INDEX, JSON, OptionGroup, RunningOptions, option, rare
-from textpriv.errors import TextprivError
+from textpriv.errors import CorpusError, TextprivError
 
 if TYPE_CHECKING:
     from textpriv.corpus.synthesis import Output, PrivateRecords
@@ -263,10 +263,9 @@ def _measure_once(
     records: PrivateRecords, sums: Path, index: str, measuring: MeasureOptions, force: bool
 ) -> list[str]:
     """Have the noisy sums on the disk, made only if no killed run left them; return notes on what was charged."""
-    from textpriv.corpus.synthesis import kept_sums
     from textpriv.ledger import Ledger
     from textpriv.statement import at_most
-    from textpriv.synthesis.release import Measurement
+    from textpriv.synthesis.release import Measurement, NoisySums
     from textpriv.synthesis.synthesizer import PublicSide
 
     side, path = PublicSide(index), measuring.ledger
@@ -288,9 +287,17 @@ def _measure_once(
         "index": side.fingerprint,
     }
     del job["author_rho_limit"]  # another limit changes nothing of the sums
-    if kept_sums(sums, job, force):
-        say("The measurement of the run that ended early is used. Nothing is measured again.")
-        return notes
+    if sums.exists():
+        before = NoisySums.read_file(sums)[1].get("job", {})
+        changed = [name for name in {**before, **job} if before.get(name) != job.get(name)]
+        if not changed:
+            say("The measurement of the run that ended early is used. Nothing is measured again.")
+            return notes
+        if not force:
+            raise CorpusError(
+                f"{sums} has the measurement of a run that ended early, made otherwise (changed: {', '.join(changed[:5])}). "
+                f"Draw from it with --from {sums}, or measure again with --force, which adds to the loss."
+            )
     if force:
         warn("--force measures again. Earlier measurements of the same people add their loss.")
     noisy = records.measure(measurement, side)

@@ -12,7 +12,7 @@ import os
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -282,18 +282,3 @@ class Output:
             if writer is not None:
                 writer.close()
         return written
-
-
-def kept_sums(path: Path, job: Mapping[str, Any], replace: bool) -> bool:
-    """Whether the measurement of a killed run is in a file; one that was made otherwise is refused or replaced."""
-    if not path.exists():
-        return False
-    _, header = NoisySums.read_file(path)
-    before = header.get("job", {})
-    changed = [name for name in {**before, **job} if before.get(name) != job.get(name)]
-    if changed and not replace:
-        raise CorpusError(
-            f"{path} has the measurement of a run that ended early, made otherwise (changed: {', '.join(changed[:5])}). "
-            f"Draw from it with --from {path}, or measure again with --force, which adds to the loss."
-        )
-    return not changed

@@ -127,12 +127,6 @@ def test_privatize_writes_words_of_the_vocabulary(privatize, texts, tmp_path):
     assert "not protected" in result.stderr
 
 
-def test_privatize_prints_one_json_object(privatize, texts, tmp_path):
-    told = json.loads(privatize(texts, tmp_path / "out.txt", "--json").stdout)
-    assert told["report"]["documents"] == 2
-    assert told["statement"]["epsilon"] == 6.0
-
-
 def test_copied_columns_are_named_in_warning_and_statement(privatize, tmp_path):
     with (tmp_path / "a.csv").open("w", newline="") as out:
         csv.writer(out).writerows([("who", "review"), (SECRET, WORDS[0])])
@@ -153,20 +147,6 @@ def test_a_seed_repeats_the_output_with_a_warning(privatize, texts, tmp_path):
     for name in ("a.txt", "b.txt"):
         assert "Do not release" in privatize(texts, tmp_path / name, "--seed", 1).stderr
     assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text()
-
-
-def test_a_forgotten_key_is_gone_and_a_kept_one_warned_about(privatize, texts, tmp_path):
-    assert "run key is in" in privatize(texts, tmp_path / "a.txt").stderr
-    assert "was destroyed" in privatize(texts, tmp_path / "b.txt", "--forget-key").stderr
-    assert sorted(each.name for each in tmp_path.glob("*.key")) == ["a.txt.key"]
-
-
-def test_left_out_records_end_with_3(privatize, tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"\xff\n" + WORDS[0].encode() + b"\n")
-    result = privatize(tmp_path / "a.txt", tmp_path / "b.txt", "--on-error", "skip")
-    assert result.exit_code == 3
-    assert "left out: 1 encoding" in result.stderr
-    assert len((tmp_path / "b.txt").read_text().splitlines()) == 1
 
 
 def test_a_policy_for_persons_without_authors_is_refused_before_anything_is_read(

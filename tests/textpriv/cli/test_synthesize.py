@@ -101,6 +101,11 @@ def test_the_suffix_of_the_output_is_its_format(synthesize, reviews, tmp_path, n
     assert (len(made), {*made[0]}) == (20, {"text", "label"})
 
 
+def test_texts_without_labels_are_lines_of_a_text_file(synthesize, reviews, tmp_path):
+    assert synthesize(reviews, tmp_path / "out.txt", labels=None).exit_code == 0
+    assert len((tmp_path / "out.txt").read_text().splitlines()) == 20
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_folder_of_shards_is_one_measurement(synthesize, tmp_path, suffix):
     (tmp_path / "shards").mkdir()
@@ -369,19 +374,8 @@ def test_an_output_is_never_written_over_the_input(synthesize, reviews):
 
 
 def test_a_misspelt_column_measures_nothing(run, reviews, demo_index, tmp_path):
-    done = run(
-        "synthesize",
-        reviews,
-        tmp_path / "out.jsonl",
-        "--epsilon",
-        "1",
-        "--index",
-        demo_index,
-        "--author",
-        "custommer",
-        "--on-error",
-        "skip",
-    )
+    given = ("--epsilon", "1", "--index", demo_index, "--author", "custommer")
+    done = run("synthesize", reviews, tmp_path / "out.jsonl", *given, "--on-error", "skip")
     assert done.exit_code == 1
     assert "every record was left out (missing_name), so nothing was measured" in " ".join(
         done.stderr.split()

@@ -164,26 +164,10 @@ def test_an_author_named_by_a_number_has_one_account(run, demo_index, tmp_path, 
     rows = [{"text": text, "by": 7} for text in ("A good film.", "A bad film.")]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = ("--author", "by", "--index", demo_index, "--epsilon", "1", "--ledger", account)
-    done = run(
-        "synthesize", tmp_path / "in.jsonl", tmp_path / "out.jsonl", "--records", "2", *given
-    )
+    source = tmp_path / "in.jsonl"
+    done = run("synthesize", source, tmp_path / "out.jsonl", "--records", "2", *given)
     assert done.exit_code == 0, done.stderr
     assert Ledger(account).spent(author="7").rho > 0
-    again = run(
-        "privatize",
-        tmp_path / "in.jsonl",
-        tmp_path / "words.jsonl",
-        "--epsilon",
-        "1",
-        "--index",
-        demo_index,
-        "--ledger",
-        account,
-        "--document",
-        "text",
-        "--author",
-        "by",
-        "--author-limit",
-        "9",
-    )
+    limited = (*given, "--document", "text", "--author-limit", "9")
+    again = run("privatize", source, tmp_path / "words.jsonl", *limited)
     assert again.exit_code == 1
