@@ -94,6 +94,17 @@ def table(n: int = 200, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     return X, (X[:, 0] > 0).astype(int)
 
 
+def test_warnings_point_at_the_line_of_the_user(model):
+    X, y = table(n=800)
+    again = PrivateAUCClassifier(1.0, 1e-5, classes=[0, 1])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cross_val_score(model, X, y, cv=3)
+        again.fit(100 * X, y).fit(100 * X, y)
+    assert {each.filename for each in caught} == {__file__}
+    assert {str(each.message).split()[0] for each in caught} == {"StratifiedKFold", "by", "this"}
+
+
 def test_huge_records_are_clipped_in_silence_and_keep_their_direction():
     X, y = table(d=8)
     X[0] = 1.5e308
