@@ -6,6 +6,8 @@ Every message says what was expected, what was found and what to do. None holds 
 from __future__ import annotations
 
 import numbers
+import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -39,6 +41,15 @@ class BudgetClosedError(PairwiseError):
 
 class ServiceError(PairwiseError):
     """A server refused a request, cannot be reached, or answered with something that is no answer."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called this package, whatever of scikit-learn is between."""
+    frame, level = sys._getframe(1), 2
+    libraries = ("pairwise", "sklearn", "joblib")
+    while frame.f_back and str(frame.f_globals.get("__name__")).split(".")[0] in libraries:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def check_number(name: str, value: object) -> None:

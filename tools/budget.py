@@ -155,7 +155,7 @@ def rows() -> list[Row]:
         *(Row(f"  {name}/", lines_of(f"textpriv/{name}"), most) for name, most in FOLDERS.items()),
         Row("textpriv/synthesis, lines", lines_of("textpriv/synthesis"), 1_800),
         Row("  settings.py to errors.py", sum(map(lines_of_file, own)), 1_545),
-        Row("pairwise, lines", lines_of("pairwise"), 7_400),
+        Row("pairwise, lines", lines_of("pairwise"), 7_000),
         Row("modules", len(modules()), 161),
         *map(largest, ("module", "function", "class", "parameters")),
         Row("tests, lines", lines_of("tests"), 27_020),

@@ -23,29 +23,10 @@ ORDERS = tuple(float(order) for order in DEFAULT_RDP_ORDERS if order > 1)
 
 
 def epsilon_of(event: dp_event.DpEvent, delta: float) -> float:
-    """Return an epsilon at which an event is (epsilon, delta)-DP; never too small up to rounding.
+    """Return an epsilon at which an event is (epsilon, delta)-DP: never too small up to rounding, infinity if unbounded.
 
-    Parameters
-    ----------
-    event : DpEvent
-        Written as the head of ``accounting.events`` says, with numbers for the adjacency in use.
-    delta : float
-        In [0, 1).
-
-    Returns
-    -------
-    float
-        Infinity where nothing finite is known.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If some part of the event cannot be analysed.
-
-    Notes
-    -----
     The first rule that applies: all Gaussian, exactly; all Gaussian, zCDP or pure, by adding rho; Rényi accounting. A sum of
-    pure epsilons is used wherever it is smaller.
+    pure epsilons is used wherever it is smaller. ``UnsupportedEventError`` for an event that cannot be analysed.
     """
     if math.isnan(delta) or not 0 <= delta < 1:
         raise InvalidParameterError(f"delta must be in [0, 1); found {delta!r}.")
@@ -78,13 +59,7 @@ def filtered_epsilon(event: dp_event.DpEvent, epsilon: float, delta: float) -> f
 
 
 def zcdp_cost(event: dp_event.DpEvent) -> float:
-    """Return the rho at which an event is rho-zCDP, its parts added up.
-
-    Raises
-    ------
-    UnsupportedEventError
-        For a part without such a bound: selections.
-    """
+    """Return the rho at which an event is rho-zCDP, its parts added up; selections have no such bound."""
     rhos = [(_rho(leaf), count, leaf) for leaf, count in leaves_of(event)]
     for rho, _, leaf in rhos:
         if rho is None:

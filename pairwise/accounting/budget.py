@@ -319,13 +319,7 @@ def _reattach(state: dict[str, Any]) -> PrivacyBudget:
 def charge_to(
     budget: Any, event: dp_event.DpEvent, *, label: str, adjacency: Adjacency | str, unit: str
 ) -> None:
-    """Charge a release before it is drawn to a ``PrivacyBudget`` or its like; None keeps no account.
-
-    Raises
-    ------
-    InvalidParameterError
-        For what has no method ``charge``, and as ``PrivacyBudget.charge`` does.
-    """
+    """Charge a release before it is drawn to a ``PrivacyBudget`` or its like; None keeps no account."""
     if budget is None:
         return
     if isinstance(budget, type) or not callable(getattr(budget, "charge", None)):

@@ -27,23 +27,9 @@ def resolved_delta(epsilon: float, delta: float | None, n: int) -> float:
 def check_privacy_parameters(
     epsilon: float, delta: float, n: int | None = None, *, allow_pure: bool = False
 ) -> None:
-    """Refuse settings that promise nothing or cannot be met.
+    """Refuse settings that promise nothing or cannot be met: ε beyond 1e-100..1e100, δ outside (0, 1) or from 1/n on.
 
-    Parameters
-    ----------
-    epsilon : float
-        In 1e-100..1e100; infinity is the non-private reference and passes whatever δ is.
-    delta : float
-        In (0, 1), and below 1/n: a mechanism that publishes one random record in full satisfies δ = 1/n.
-    n : int, optional
-        Public number of records.
-    allow_pure : bool, default=False
-        Whether δ = 0 can be met; Gaussian noise cannot.
-
-    Raises
-    ------
-    InvalidParameterError
-        With what was expected, what was found and what to do.
+    An infinite ε is the non-private reference and passes with any δ. Gaussian noise cannot meet δ = 0.
     """
     check_number("epsilon", epsilon)
     check_number("delta", delta)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from pairwise.algorithms.options import Pointwise
+from pairwise.algorithms.plan import PublicTask
 
 AUTO = Pointwise()
 
@@ -31,6 +32,13 @@ def default_radius(mu: float, n: int, dimension: int, factor: float = 60.0) -> f
     if math.isinf(mu):
         return 20.0
     return min(20.0, max(0.25, mu * n / (factor * math.sqrt(dimension))))
+
+
+def radius_in_records(given: float | None, public: PublicTask) -> float:
+    """Return the radius of the parameter ball in the units of the records: the given one, or by default."""
+    if given is not None:
+        return float(given)
+    return default_radius(public.left(), public.n, public.d) / public.data_norm
 
 
 def default_steps(balance: float, most: int) -> int:

@@ -93,7 +93,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class CoordinatePlan:
-    """The releases, from public numbers: none of them around the origin."""
+    """The releases that centre and scale a table. Without them records stay around the origin."""
 
     data_norm: float
     left: float  # what the learning in these coordinates may cost
@@ -148,9 +148,9 @@ def around_origin(d: int, data_norm: float) -> Coordinates:
 def scaling(second: Array, sigma: float) -> Array:
     """Return B = (A + λI)^-½/t for a noisy second moment A; post-processing.
 
-    λ is what noise may make of an eigenvalue; ``sigma`` is that of a diagonal entry, √2 times that of others. Where
-    features are not known to differ, all are scaled alike; where there is no noise they come out uncorrelated and of one
-    variance. t is such that norms of 1 are usual.
+    λ is what noise may make of an eigenvalue. ``sigma`` is the noise of a diagonal entry; off the diagonal it is √2 times
+    smaller. Where features are not known to differ, all are scaled alike; where there is no noise they come out
+    uncorrelated and of one variance. t is such that norms of 1 are usual.
     """
     d = len(second)
     values, vectors = np.linalg.eigh(second)

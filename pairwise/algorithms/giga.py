@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.accounting.events import dp_event
-from pairwise.algorithms.auto import default_radius
+from pairwise.algorithms.auto import radius_in_records
 from pairwise.algorithms.coordinates import Ranking, around_origin
 from pairwise.algorithms.options import OffPair, OnPair
 from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
@@ -128,7 +128,7 @@ def offline_giga(sums: AUCPairs, steps: Schedule, radius: float) -> Array:
 
 def plan_off_pair(options: OffPair, public: PublicTask) -> FitPlan:
     """Return the plan of the average with noise on it alone."""
-    mu, radius = public.left(), _radius(options, public)
+    mu, radius = public.left(), radius_in_records(options.radius, public)
     bounds = PairBounds(public.n, public.d, data_norm=public.data_norm)
     steps = schedule(public.n, bounds.smoothness, options.alpha)
     diameter = 2.0 * radius
@@ -148,12 +148,6 @@ def plan_off_pair(options: OffPair, public: PublicTask) -> FitPlan:
         mechanism=f"pairwise GIGA with output perturbation ({options.name}, alpha = {steps.alpha:.3g})",
         proof="certified recursion, head of pairwise.algorithms.giga",
     )
-
-
-def _radius(options: OffPair | OnPair, public: PublicTask) -> float:
-    if options.radius is not None:
-        return float(options.radius)
-    return default_radius(public.left(), public.n, public.d) / public.data_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +174,8 @@ def plan_on_pair(options: OnPair, public: PublicTask) -> OnlinePlan:
     """Return the noise of a stream whose every iterate is released."""
     bounds = PairBounds(public.n, public.d, data_norm=public.data_norm)
     steps = schedule(public.n, bounds.smoothness, options.alpha, burn_in=True)
-    return plan_online(steps, bounds, _radius(options, public), public.left())
+    radius = radius_in_records(options.radius, public)
+    return plan_online(steps, bounds, radius, public.left())
 
 
 def plan_online(steps: Schedule, bounds: PairBounds, radius: float, mu: float) -> OnlinePlan:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.algorithms.auto import default_radius
+from pairwise.algorithms.auto import radius_in_records
 from pairwise.algorithms.coordinates import Ranking, around_origin
 from pairwise.algorithms.options import SGDOutput
 from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
@@ -51,8 +51,7 @@ def plan_sgd_output(options: SGDOutput, public: PublicTask) -> FitPlan:
         passes = max(1, round(options.steps * block / n))
     blocks = shuffled_blocks(n, passes, block, public.shuffle)
     T = len(blocks)
-    given = options.radius
-    radius = default_radius(mu, n, d) / public.data_norm if given is None else float(given)
+    radius = radius_in_records(options.radius, public)
     # The sum of all steps, public: a mean gradient that never turned would carry w that far.
     rate = 20.0 * radius / bounds.change / T
     if smooth:

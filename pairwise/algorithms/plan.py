@@ -58,7 +58,7 @@ class ClippedRecords:
 
 @dataclass(frozen=True, kw_only=True)
 class FitPlan:
-    """A private fit, decided by public numbers. What is below ``run`` is for the statement."""
+    """A private fit, decided by public numbers. Charge and statement read what is below ``run``."""
 
     event: DpEvent  # all that the fit will release
     sensitivity: float  # of what noise is added to, under the adjacency

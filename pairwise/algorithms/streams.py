@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.algorithms.auto import default_radius
+from pairwise.algorithms.auto import radius_in_records
 from pairwise.algorithms.coordinates import Ranking, around_origin
 from pairwise.algorithms.options import Ftrl
 from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
@@ -190,14 +190,12 @@ class LeaderPlan(StreamPlan):
 def plan_ftrl(options: Ftrl, public: PublicTask) -> LeaderPlan:
     """Return the noise of the leader's stream."""
     mu, radius = public.left(), options.radius
-    if radius is None:
+    if radius is None and math.isfinite(mu):
         # In so small a ball the loss is nearly linear and its minimiser the difference of the class means, which is
         # what noisy sums of gradients can find. The best of four radii on synthetic tables.
-        unit = 0.25 if math.isfinite(mu) else default_radius(mu, public.n, public.d)
-        radius = unit / public.data_norm
-    return plan_leader(
-        PairBounds(public.n, public.d, options.loss, public.data_norm), float(radius), mu
-    )
+        radius = 0.25 / public.data_norm
+    bounds = PairBounds(public.n, public.d, options.loss, public.data_norm)
+    return plan_leader(bounds, radius_in_records(radius, public), mu)
 
 
 def plan_leader(bounds: PairBounds, radius: float, mu: float) -> LeaderPlan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from pairwise.algorithms.coordinates import Coordinates, Ranking
 from pairwise.algorithms.options import Algorithm
 from pairwise.algorithms.plan import ClippedRecords, PublicTask
 from pairwise.algorithms.streams import PairStream
-from pairwise.errors import InvalidParameterError, check_share
+from pairwise.errors import InvalidParameterError, check_share, warn_user
 from pairwise.estimators.base import (
     PrivateEstimator,
     declared_classes,
@@ -172,7 +171,7 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         self._store(ranking)
         if ranking.coordinates.mostly_long:
             # Computed from what was released, so that the warning reveals nothing more.
-            warnings.warn(_LONG_RECORDS, UserWarning, stacklevel=3)
+            warn_user(_LONG_RECORDS, UserWarning)
         return self
 
     def _public_task(

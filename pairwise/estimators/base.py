@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import uuid
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -27,7 +26,7 @@ from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.parameters import resolved_delta
 from pairwise.algorithms.plan import FitPlan
-from pairwise.errors import InvalidParameterError, check_scale, without_context
+from pairwise.errors import InvalidParameterError, check_scale, warn_user, without_context
 from pairwise.estimators.parts import warn_of_parts
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
@@ -290,12 +289,11 @@ class PrivateEstimator(BaseEstimator):
         self._lineage = getattr(self, "_lineage", None) or uuid.uuid4().hex
         _FITS[self._lineage] += 1
         if _FITS[self._lineage] == 2:
-            warnings.warn(
+            warn_user(
                 "this learner, or a clone of it, was fitted before without a budget. Fits on the same people add up, as in "
                 "cross_val_score, searches, ensembles and calibration: share budget=PrivacyBudget(epsilon) and choose parts "
                 "by KFold, or search by PrivateSearchCV.",
                 UnsoundWarning,
-                stacklevel=2,
             )
 
     def _record(self, plan: FitPlan, delta: float, randomness: Randomness) -> None:

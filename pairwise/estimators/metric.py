@@ -283,12 +283,7 @@ def discriminant_metric(moments: Moments, n_components: int | None = None) -> Ar
     not explain: W is the identity where the release says nothing. c keeps the mean squared distance of two records, for
     which the margin is meant.
 
-    Parameters
-    ----------
-    moments : Moments
-        Of records of norm at most 1.
-    n_components : int, optional
-        Rows of W, those first along which records lie farthest apart; default d, as a symmetric W.
+    The rows of W are those along which records lie farthest apart; by default d of them, as a symmetric W.
     """
     n, classes = moments.n, len(moments.counts)
     d = moments.second.shape[0]

@@ -7,7 +7,6 @@ part to another, and a fit on a part then moves further than its noise is made f
 from __future__ import annotations
 
 import traceback
-import warnings
 
 from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import (
@@ -17,6 +16,7 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
+from pairwise.errors import warn_user
 from pairwise.statement import UnsoundWarning
 
 _READ_LABELS = (
@@ -50,5 +50,5 @@ def warn_of_parts() -> None:
                 message = _REPEATED
             else:
                 continue
-            warnings.warn(message, UnsoundWarning, stacklevel=2)
+            warn_user(message, UnsoundWarning)
             return

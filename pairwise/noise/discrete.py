@@ -70,14 +70,8 @@ def _bernoulli_exp(
 def exponential_choice(counts: NDArray[np.int64], rate: float, randomness: Randomness) -> int:
     """Return an index with probability proportional to exp(rate · count), exactly.
 
-    A uniform proposal is taken with the chance exp(-rate · (largest count − its count)), which is no approximation.
-
-    Parameters
-    ----------
-    counts : (k,) int64 array
-    rate : float
-        > 0, read as the fraction that it is.
-    randomness : Randomness
+    A uniform proposal is taken with the chance exp(-rate · (largest count − its count)), which is no approximation; the
+    rate is read as the fraction that it is.
     """
     exact = Fraction(rate)
     behind = [int(gap) for gap in counts.max() - counts]
@@ -126,19 +120,9 @@ def discrete_gaussian(
     """Return exact draws of the discrete Gaussian, P(x) ∝ exp(-x²/2σ²) on the integers, given shape.
 
     Guarantee: ρ-zCDP with ρ = Δ²/2σ² when added to integers of l2 sensitivity Δ, the same as for the continuous one
-    (Canonne, Kamath, Steinke 2020, theorem 4; the sampler is their algorithm 3). Never pure.
+    (Canonne, Kamath, Steinke 2020, theorem 4; the sampler is their algorithm 3). Never pure. A float σ² is taken as the
+    rational number that it is.
 
-    Parameters
-    ----------
-    sigma_squared : Fraction, int or float
-        σ² > 0 as a rational number; a float is taken as the rational number it is.
-    shape : int or tuple of int
-        Shape of the result.
-    randomness : Randomness
-        The source.
-
-    Notes
-    -----
     Candidates are exact discrete Laplace draws of scale t = ⌊σ⌋ + 1, kept with probability
     exp(-(|y| - σ²/t)²/2σ²), each coin decided by 64 bits where these decide and by exact rational arithmetic otherwise.
     """

@@ -51,15 +51,9 @@ class PlannedRelease(ABC):
     def release(
         self, value: ArrayLike, randomness: Randomness, ahead: Ahead | None = None
     ) -> Array:
-        """Return ``value`` with its noise.
+        """Return a value with its noise, drawn now or ``ahead`` for this release alone.
 
-        Parameters
-        ----------
-        value : array-like
-            Neighbouring values are at most ``sensitivity`` apart.
-        randomness : Randomness
-        ahead : array, optional
-            Noise of this release alone, from ``GaussianPlan.ahead``.
+        Neighbouring values are at most ``sensitivity`` apart.
         """
         array = np.asarray(value, dtype=np.float64)
         if not np.all(np.isfinite(array)):
@@ -71,27 +65,13 @@ class PlannedRelease(ABC):
 
 @dataclass(frozen=True)
 class GaussianPlan(PlannedRelease):
-    """A Gaussian release, exactly on a grid.
+    """A Gaussian release, exactly on a grid."""
 
-    Attributes
-    ----------
-    sensitivity : float
-        l2 sensitivity of the query in real arithmetic.
-    sigma : float
-        Standard deviation of the noise per coordinate; 0 for no noise.
-    dimension : int
-        Number of released coordinates.
-    grid : float
-        Step of the grid, a power of two; 0 without noise.
-    rho : float
-        zCDP parameter of the exact release.
-    """
-
-    sensitivity: float
-    sigma: float
-    dimension: int = 1
-    grid: float = 0.0
-    rho: float = math.inf
+    sensitivity: float  # l2 sensitivity of the query in real arithmetic
+    sigma: float  # deviation of the noise per coordinate; 0 for no noise
+    dimension: int = 1  # number of released coordinates
+    grid: float = 0.0  # its step, a power of two; 0 without noise
+    rho: float = math.inf  # zCDP parameter of the exact release
 
     def event(self, steps: int = 1) -> DpEvent:
         """Return the event of that many such releases."""
@@ -126,17 +106,10 @@ class GaussianPlan(PlannedRelease):
 
 
 def plan_gaussian(sensitivity: float, mu: float, dimension: int) -> GaussianPlan:
-    """Return the exact Gaussian release of a query at a cost of ``mu``.
+    """Return the exact Gaussian release of p = ``dimension`` numbers at a cost of ``mu``, rho = mu^2/2.
 
-    Parameters
-    ----------
-    sensitivity : float
-        l2 sensitivity D, > 0.
-    mu : float
-        The cost, rho = mu^2/2, from ``accounting.release_mu``. Infinity: no noise.
-    dimension : int
-        Number of released coordinates p. The grid g is at most D/(2^10 sqrt(p)), so rounding adds at most 2^-10 D and
-        sigma = (D + g sqrt(p))/mu.
+    The grid g is at most D/(2^10 sqrt(p)) for an l2 sensitivity D, so rounding adds at most 2^-10 D and sigma = (D + g
+    sqrt(p))/mu. An infinite ``mu`` adds no noise.
     """
     if not mu > 0:
         raise InvalidParameterError(f"mu must be > 0; found {mu!r}.")
@@ -179,17 +152,10 @@ class ChoicePlan(PlannedRelease):
     2rD: r(u_k - u'_k) does, and the ratio of the normalisers is the same for all k. With f(a) = ln E e^(aL) under the
     neighbour, f(0) = f(1) = 0 and f'' is a variance of such numbers, at most r^2 D^2. So f(a) <= a(a - 1) r^2 D^2/2, which
     is zCDP of rho = r^2 D^2/2, as of a Gaussian of mu = rD (bounded range: Cesar and Rogers 2021).
-
-    Attributes
-    ----------
-    sensitivity : float
-        D, of each count.
-    rate : float
-        r; infinity takes the best.
     """
 
-    sensitivity: float
-    rate: float
+    sensitivity: float  # D, of each count
+    rate: float  # r; infinity takes the best
 
     def event(self) -> DpEvent:
         """Return what the choice costs."""

@@ -22,11 +22,12 @@ from pairwise.algorithms.noisy_descent import (
     plan_gradient,
     random_matching,
 )
-from pairwise.algorithms.options import Gradient
+from pairwise.algorithms.options import Gradient, SGDOutput
 from pairwise.algorithms.output_sgd import (
     average_sensitivity,
     blocked_sgd,
     involvement,
+    plan_sgd_output,
     shuffled_blocks,
 )
 from pairwise.algorithms.plan import ClippedRecords, PublicTask
@@ -237,6 +238,29 @@ def test_block_step_is_the_mean_over_its_pairs(loss):
         w = w - 0.3 * sums.over(w, pairs) / len(pairs)
         total += w
     np.testing.assert_allclose(blocked_sgd(sums, blocks, 0.3, 99.0), total / 3, atol=1e-12)
+
+
+def test_hinge_of_sgd_pays_for_the_expansion_of_its_steps():
+    # Steps of 20 · 0.2/2/200 = 0.01.
+    options = SGDOutput(loss="hinge", steps=200, radius=0.2)
+    plan = plan_sgd_output(options, public(100, 3, 1.0))
+    # 200 steps with 10 blocks a pass; the gradient of one pair of unit records moves by at most 2. The recursion
+    # u <- sqrt(u² + 1) without any record involved is a lower bound of what must be paid.
+    T, change = 200, 2.0
+    u, total = 0.0, 0.0
+    for _ in range(T):
+        total += u
+        u = np.sqrt(u * u + 1)
+    assert plan.sensitivity >= min(0.01 * change * total / T, 2 * 0.2) * 0.99
+
+
+def test_steps_of_a_smooth_loss_are_never_too_long_to_contract():
+    one, two = (
+        plan_sgd_output(SGDOutput(steps=50, radius=radius), public(100, 3, 1.0)).sensitivity
+        for radius in (1e6, 1e9)
+    )
+    # 50 steps of 2/L = 1/2, each within (1/2) · 2 of its neighbour's: at the largest every step involves the record.
+    assert two == one <= 50.0
 
 
 # -- the leader

@@ -68,7 +68,3 @@ def test_a_part_of_a_release_is_no_event():
     part = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(1.0), 0.001)
     with pytest.raises(InvalidParameterError, match="count"):
         epsilon_of(part, 1e-5)
-
-
-def test_statement_says_that_time_is_not_protected():
-    assert "how long the fit took" in " ".join(fitted("auto", 1.0).statement_.not_protected)

@@ -42,12 +42,6 @@ def test_list_of_pairs_may_repeat_a_pair_or_join_one_point(change):
     assert np.isfinite(learner.fit(pairs, np.tile([1, -1], 15)).components_).all()
 
 
-def test_statement_names_what_a_fit_refuses():
-    X, y = table()
-    model = PrivateAUCClassifier(epsilon=1.0, classes=[0, 1]).fit(X, y)
-    assert "missing or infinite values" in " ".join(model.statement_.not_protected)
-
-
 @pytest.mark.parametrize(
     "call",
     [

@@ -305,18 +305,6 @@ def test_plan_pays_for_its_rounding(sensitivity, dimension):
     assert epsilon_of(plan.event(3), 1e-5) == pytest.approx(epsilon_of_zcdp(3 * plan.rho, 1e-5))
 
 
-@settings(max_examples=100)
-@given(st.integers(0, 10**6), st.integers(1, 50))
-def test_rounded_neighbours_stay_within_what_is_paid(seed, size):
-    rng = np.random.default_rng(seed)
-    one = rng.normal(size=size)
-    apart = rng.normal(size=size)
-    two = one + apart / np.linalg.norm(apart)
-    plan = plan_gaussian(1.0, 1.0, size)
-    rounded = [np.round(value / plan.grid) * plan.grid for value in (one, two)]
-    assert np.linalg.norm(rounded[0] - rounded[1]) <= 1 + plan.grid * math.sqrt(size)
-
-
 def test_noise_of_a_given_size_costs_the_rounded_sensitivity():
     plan = exact_gaussian(1.0, 2.0, 9)
     assert plan.rho >= (1.0 + 3 * plan.grid) ** 2 / 8
