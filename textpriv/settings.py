@@ -1,4 +1,7 @@
-"""The one way to a Privatizer: settings that every command, pipeline and engine builds it from, and one call."""
+"""The one way to a Privatizer: settings that every command, pipeline and engine builds it from, and one call.
+
+The default mechanism is in ``mechanisms/default.py``, the default index in ``index/builtin.py``.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from textpriv.guarantees.epsilon import epsilon_for
+from textpriv.guarantees.epsilon import with_epsilon
 from textpriv.index import Index, Tree
 from textpriv.index.builtin import BUILTIN, open_index
 from textpriv.ledger import Ledger
-from textpriv.mechanisms import default_name, find_mechanism, protection
+from textpriv.mechanisms import make_mechanism, protection
 from textpriv.mechanisms.base import Mechanism
 from textpriv.privatizer import Privatizer
 from textpriv.run_key import read_run_key
@@ -75,8 +78,13 @@ class PrivatizerSettings:
         opened = open_index(self.index) if index is None else index
         language = self.language or opened.language or DEFAULT_LANGUAGE
         has_key = self.ledger is None and self.seed is None
+        if callable(self.mechanism):
+            mechanism = self.mechanism(opened)
+        else:
+            options, _ = with_epsilon(opened, self.mechanism, self.options)
+            mechanism = make_mechanism(opened, self.mechanism, **options)
         return Privatizer(
-            self._mechanism(opened),
+            mechanism,
             TokenPolicy.from_dict(self.policy),
             self.seed,
             run_key=self.secret() if has_key else None,
@@ -86,16 +94,6 @@ class PrivatizerSettings:
             # A ledger is made by being opened, so all else is read before.
             ledger=None if self.ledger is None else Ledger(self.ledger, **self.limits),
         )
-
-    def _mechanism(self, index: Any) -> Mechanism:
-        if callable(self.mechanism):
-            return self.mechanism(index)
-        name, options = self.mechanism or default_name(index), dict(self.options)
-        if "recovery" in options:
-            options["epsilon"] = epsilon_for(index, mechanism=name, **options)
-            del options["recovery"]
-        made: Mechanism = find_mechanism(name)(**options)(index)
-        return made
 
     def secret(self) -> bytes | None:
         """Return the run key itself."""

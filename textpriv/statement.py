@@ -40,34 +40,17 @@ class Together(NamedTuple):
 class PrivacyStatement:
     """The guarantee of a mechanism, an estimator, or a release made with it.
 
-    Attributes
-    ----------
-    mechanism : str
-        The mechanism or algorithm, with its settings.
-    adjacency : str
-        Between which inputs the guarantee holds.
-    epsilon, delta : float
-        The constant in ``unit`` (None if there is no finite bound, infinite without noise), and the additive term.
-    unit : str
-        What epsilon is measured in; with ``by_distance=False`` whose change is covered, such as "one record".
-    proved : bool
-        Whether the guarantee as stated here is proved for what runs.
-    proof : str
-        Paper, section and equation of the proof.
-    assumptions : tuple of str
-        What the proof takes for granted about the world.
-    not_protected : tuple of str
-        What stays visible, or is released as it is.
-    figures : mapping of str to float
-        Derived numbers: ``worst_word_loss`` (nats); ``unknown_word_loss`` (nats, a word outside the vocabulary against any
-        word of it); ``reference_distance`` and ``reference_distance_90`` (half and nine tenths of all tokens have their
-        10th nearest word within it); ``reference_loss`` and ``reference_loss_90`` (nats there); ``numerical_slack`` (nats
-        that rounding may add); ``bounded_range`` and ``largest_range`` (width in nats of the interval of a loss, per unit
-        of distance and at most).
-    notes : tuple of str
-        Anything else a reader must know.
-    by_distance : bool
-        Whether the loss grows with the distance of two inputs, as of words, or is one bound for a change of ``unit``.
+    ``epsilon`` is in ``unit``, which with ``by_distance=False`` names whose change is covered, such as "one record". It is
+    None if there is no finite bound, and infinite without noise. ``adjacency`` says between which inputs the guarantee
+    holds, and ``by_distance`` whether the loss grows with their distance, as of words. ``proved`` says whether the guarantee
+    as stated here is proved for what runs; ``proof`` has paper, section and equation, and ``assumptions`` what it takes for
+    granted about the world. ``not_protected`` lists what stays visible, or is released as it is.
+
+    ``figures`` has derived numbers: ``worst_word_loss`` (nats); ``unknown_word_loss`` (nats, a word outside the vocabulary
+    against any word of it); ``reference_distance`` and ``reference_distance_90`` (half and nine tenths of all tokens have
+    their 10th nearest word within it); ``reference_loss`` and ``reference_loss_90`` (nats there); ``numerical_slack`` (nats
+    that rounding may add); ``bounded_range`` and ``largest_range`` (width in nats of the interval of a loss, per unit of
+    distance and at most).
     """
 
     mechanism: str
@@ -116,8 +99,7 @@ class PrivacyStatement:
     def loss_at(self, distance: float) -> float:
         """Largest loss, in nats, between two words at a distance: odds of at most ``exp(loss)`` to 1.
 
-        ``epsilon * distance``, at most the worst loss between any two words, plus ``numerical_slack``. Words at distance 0
-        have the same output distribution: 0. Infinite if the statement has no epsilon.
+        Words at distance 0 have the same output distribution: 0. Infinite if the statement has no epsilon.
         """
         if self.epsilon is None:
             return math.inf
@@ -129,10 +111,7 @@ class PrivacyStatement:
         return min(self.epsilon * distance, worst) + self._slack
 
     def range_at(self, distance: float) -> float:
-        """Width, in nats, of the interval in which the loss between two words at a distance moves over all outputs.
-
-        At most twice the largest loss; less for a mechanism that states a bounded range. A range of eta is eta^2 / 8-zCDP.
-        """
+        """Width, in nats, of the interval in which the loss between two words at a distance moves over all outputs."""
         width = 2 * self.loss_at(distance)
         if distance > 0:
             slope = self.figures.get("bounded_range", math.inf)
@@ -152,20 +131,9 @@ class PrivacyStatement:
         Documents with different numbers of tokens, or that differ in tokens which are not drawn, can be distinguished
         for certain: no figure covers them.
 
-        Parameters
-        ----------
-        words : int
-            Words that differ; the documents are equal otherwise. Words of several documents count together.
-        distance : float
-            As for :meth:`loss_at`.
-        delta : float
-            In [0, 1).
-
-        Returns
-        -------
-        Together
-            The lesser of the sum, and zCDP by bounded range: a range of eta is eta^2 / 8-zCDP (Cesar and Rogers, "Bounding,
-            Concentrating, and Truncating", 2021).
+        The documents are equal otherwise; words of several documents count together. The lesser of two bounds: the sum of
+        all losses, and at a ``delta`` above 0 zCDP by bounded range, of which a range of eta is eta^2 / 8 (Cesar and
+        Rogers, "Bounding, Concentrating, and Truncating", 2021).
         """
         if not (words >= 0 and 0 <= delta < 1):
             raise TextprivError(
@@ -308,14 +276,10 @@ class PrivacyStatement:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        claim = "none" if self.epsilon is None else f"{at_most(self.epsilon)}"
-        claim += (
-            f" {self.unit}"
-            if self.by_distance
-            else f", delta {at_most(self.delta)} for {self.unit}"
-        )
+        claim = "none" if self.epsilon is None else at_most(self.epsilon)
+        claim += "" if self.by_distance else f", delta {at_most(self.delta)} for"
         return (
-            f"PrivacyStatement({self.mechanism}: epsilon {claim}, "
+            f"PrivacyStatement({self.mechanism}: epsilon {claim} {self.unit}, "
             f"{self.verdict}, {len(self.not_protected)} not protected)"
         )
 

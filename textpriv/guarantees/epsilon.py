@@ -39,11 +39,11 @@ from textpriv.files import atomic_write, cache_folder
 from textpriv.index.builtin import ENGLISH
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
-from textpriv.mechanisms import default_name, find_mechanism
+from textpriv.mechanisms import default_name, make_mechanism, protection
 from textpriv.mechanisms.base import ALGORITHM, Mechanism, checksum, positive
+from textpriv.mechanisms.default import DEFAULT_PRIORS
 from textpriv.statement import at_least
 from textpriv.vocabulary.builtin import read_manifest
-from textpriv.vocabulary.priors import DEFAULT_PRIOR
 
 __all__ = [
     "Candidate",
@@ -101,6 +101,17 @@ def epsilon_for(index: Index, **wanted: Any) -> float:
     return choose_epsilon(index, **wanted).epsilon
 
 
+def with_epsilon(
+    index: Index, mechanism: str | None, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], Choice | None]:
+    """Return a mechanism's options with the epsilon of their ``recovery``, if any, and how that was found."""
+    if "recovery" not in options:
+        return dict(options), None
+    chosen = choose_epsilon(index, mechanism=mechanism, **options)
+    others = {name: value for name, value in options.items() if name != "recovery"}
+    return {"epsilon": chosen.epsilon, **others}, chosen
+
+
 def choose_epsilon(
     index: Index,
     *,
@@ -148,11 +159,7 @@ def choose_epsilon(
     MechanismError
         Unless exactly one figure is asked for, and it is within reach.
     """
-    asked = (recovery, odds, keep)
-    if sum(value is not None for value in asked) != 1:
-        raise MechanismError(
-            "say how much protection you want: give one of recovery, odds and keep."
-        )
+    protection("choose_epsilon", recovery=recovery, odds=odds, keep=keep)
     if odds is not None:
         given = index.reference_distance if distance is None else distance
         apart = positive("the reference distance", given)
@@ -160,10 +167,9 @@ def choose_epsilon(
         if epsilon <= 0:
             raise MechanismError(f"no epsilon gives odds of {odds} to 1. Choose odds above 1.")
         return Choice(epsilon, "odds", float(odds), float(odds), 0.0)
-    configure = find_mechanism(mechanism or default_name(index))
 
     def make(epsilon: float) -> Mechanism:
-        made: Mechanism = configure(epsilon=epsilon, **settings)(index)
+        made: Mechanism = make_mechanism(index, mechanism, epsilon=epsilon, **settings)
         return made
 
     if keep is None:
@@ -313,7 +319,7 @@ class Candidate:
     @property
     def is_default(self) -> bool:
         """Whether it is the mechanism and prior of an index where none is named."""
-        return (self.mechanism, self.prior) in (("tem", DEFAULT_PRIOR), ("tree", "full"))
+        return (self.mechanism, self.prior) in DEFAULT_PRIORS.items()
 
 
 @dataclass(frozen=True)
@@ -397,7 +403,7 @@ def choose(
             except OutOfReachError as error:
                 left_out.append(f"{short} over {name} with prior {prior}: {error}")
                 continue
-            made = find_mechanism(short)(epsilon=found.epsilon, **settings)(index)
+            made = make_mechanism(index, short, epsilon=found.epsilon, **settings)
             shares = found.value, found.reader, *_nearness(made, ruler)
             compared.append(Candidate(name, short, prior, found.epsilon, *shares))
     if not compared:

@@ -6,11 +6,12 @@ A mechanism sees ids, distances and random words, never a string, a file or a pi
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -346,6 +347,19 @@ class Mechanism(ABC):
     def __repr__(self) -> str:
         listed = [f"{key}={reprlib.repr(value)}" for key, value in self.settings().items()]
         return f"{self.name}({', '.join(listed)})"
+
+
+def configured(kind: Callable[..., Mechanism]) -> Callable[..., Callable[[Index], Mechanism]]:
+    """Return the function that is registered for a mechanism: it takes the settings, and returns what takes the index."""
+
+    def configure(**settings: Any) -> Callable[[Index], Mechanism]:
+        return partial(kind, **settings)
+
+    _, *own = inspect.signature(kind).parameters.values()
+    # spaCy reads the names and the defaults of a config here.
+    keywords = [each.replace(kind=each.KEYWORD_ONLY, annotation=Any) for each in own]
+    configure.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    return configure
 
 
 def checksum(array: NDArray[Any]) -> str:

@@ -33,7 +33,7 @@ from textpriv.index.index import Index
 from textpriv.language.arpa import read_arpa
 from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import ONE, SYMBOLS, NGrams
-from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
+from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, configured
 from textpriv.mechanisms.measure import (
     PARTS,
     WORDS,
@@ -453,8 +453,4 @@ class ContextualTEM(Mechanism):
         )
 
 
-def configure(
-    epsilon: float, model: str | None = None, gamma: float | None = None
-) -> Callable[[Index], ContextualTEM]:
-    """Registered as ``textpriv.ContextualTEM.v1``: settings of a mechanism that is made when its index is known."""
-    return partial(ContextualTEM, epsilon=epsilon, model=model, gamma=gamma)
+configure = configured(ContextualTEM)

@@ -10,8 +10,8 @@ draw from a prior in its place would have no bounded loss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError, how_to_install, installed
 from textpriv.index.index import Index
-from textpriv.mechanisms.base import Mechanism
+from textpriv.mechanisms.base import Mechanism, configured
 from textpriv.randomness import RandomWords, fill_each
 from textpriv.statement import PrivacyStatement
 
@@ -145,6 +145,4 @@ def noise(random: NDArray[np.uint64], dimensions: int) -> NDArray[np.float64]:
     return directions * (radii / np.linalg.norm(directions, axis=1))[:, None]
 
 
-def configure(epsilon: float, search: str = "hnsw") -> Callable[[Index], Madlib]:
-    """Registered as ``textpriv.Madlib.v1``: settings of a Madlib that is made when its index is known."""
-    return partial(Madlib, epsilon=epsilon, search=search)
+configure = configured(Madlib)

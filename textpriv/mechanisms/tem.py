@@ -8,7 +8,7 @@ published) and t = epsilon / 2.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
-from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, positive
+from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, configured, positive
+from textpriv.mechanisms.default import DEFAULT_PRIORS
 from textpriv.mechanisms.measure import BaseMeasure, draw_in_rounds
 from textpriv.mechanisms.near import SLACK, Decay, NearTables, attempts
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
-from textpriv.vocabulary.priors import DEFAULT_PRIOR, Prior
+from textpriv.vocabulary.priors import Prior
 
 # "No truncation" means a truncation at this many nats: every probability then keeps a known relative precision.
 LARGEST_EXPONENT = 30.0
@@ -74,7 +75,7 @@ class TEM(Mechanism):
         self,
         index: Index,
         epsilon: float,
-        prior: Prior | BaseMeasure = DEFAULT_PRIOR,
+        prior: Prior | BaseMeasure = DEFAULT_PRIORS["tem"],
         gamma: float | None = None,
         beta: float = 1e-3,
     ) -> None:
@@ -147,8 +148,4 @@ class TEM(Mechanism):
         }
 
 
-def configure(
-    epsilon: float, prior: str = DEFAULT_PRIOR, gamma: float | None = None, beta: float = 1e-3
-) -> Callable[[Index], TEM]:
-    """Registered as ``textpriv.TEM.v1``: settings of a TEM that is made when its index is known."""
-    return partial(TEM, epsilon=epsilon, prior=prior, gamma=gamma, beta=beta)
+configure = configured(TEM)

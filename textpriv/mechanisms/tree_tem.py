@@ -14,7 +14,7 @@ random bits and fails if they are no part of these words. So all words are retur
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Nodes, Tree, spread
-from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, positive
+from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, configured, positive
 from textpriv.mechanisms.measure import (
     WORDS,
     BaseMeasure,
@@ -410,10 +410,4 @@ def _with_odds(tree: Tree, odds: Mapping[str, float]) -> Tree:
     return tree.reheighted(heights, titles)
 
 
-def configure(
-    epsilon: float | None = None,
-    levels: Mapping[str, float] | None = None,
-    prior: str = "full",
-) -> Callable[[Index], TreeTEM]:
-    """Registered as ``textpriv.TreeTEM.v1``: settings of a TreeTEM that is made when its tree is known."""
-    return partial(TreeTEM, epsilon=epsilon, levels=levels, prior=prior)
+configure = configured(TreeTEM)
