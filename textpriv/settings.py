@@ -33,8 +33,7 @@ class PrivatizerSettings:
     index
         Path of a saved index folder, which each process maps into memory; "builtin:en" is the built-in index.
     mechanism
-        Registered name, such as ``"textpriv.TEM.v1"``, or the short one of the commands, such as ``"tem"``; or a function
-        of the index. Default: TreeTEM over a tree, else TEM.
+        A name, such as ``"textpriv.TEM.v1"`` or ``"tem"``, or a function of the index. Default: that of the index.
     options
         The mechanism's arguments, such as ``{"epsilon": 6.0}`` (epsilon in units of 1/distance). ``{"recovery": 0.1}``
         stands for the epsilon of this recovery (:func:`textpriv.guarantees.epsilon.choose_epsilon`).
@@ -141,7 +140,7 @@ def privatize(
     ----------
     texts : str or iterable of str
     epsilon : float
-        Per unit of the index's distance.
+        Per unit of the index's distance. Give this or a recovery.
     recovery : float
         In place of epsilon: the largest share of content words that an attacker who guesses word by word may recover; see
         :func:`textpriv.guarantees.epsilon.choose_epsilon`.
@@ -157,28 +156,19 @@ def privatize(
     str or list of str
         One text for each that was given, in order. ``Privatizer(...).statement`` says what is guaranteed.
 
-    Raises
-    ------
-    TextprivError
-        Without an epsilon or a recovery, with both, or if the index or the language cannot be used.
-
     Examples
     --------
     >>> private = privatize("The patient was admitted with chest pain.", epsilon=3.0)
     >>> private.endswith(".")
     True
     """
-    name = f"{BUILTIN}{language or DEFAULT_LANGUAGE}"
-    opened = None
-    if isinstance(index, str | os.PathLike):
-        name = os.fspath(index)
-    elif index is not None:
-        opened = index
+    amount = protection("privatize", epsilon=epsilon, recovery=recovery)
+    if index is None or isinstance(index, str | os.PathLike):
+        index = open_index(index or f"{BUILTIN}{language or DEFAULT_LANGUAGE}")
     private = PrivatizerSettings(
-        name,
-        options=protection("privatize", epsilon=epsilon, recovery=recovery),
+        options=amount,
         policy={} if policy is None else policy.to_dict(),
         run_key=None,
         language=language,
-    ).build(opened)
+    ).build(index)
     return private.privatize(texts) if isinstance(texts, str) else list(private.pipe(texts))

@@ -18,13 +18,8 @@ import typer
 from textpriv.cli.messages import say, waiting, warn
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.files import lost_by
-from textpriv.mechanisms import (
-    default_name,
-    find_mechanism,
-    make_mechanism,
-    mechanism_names,
-    protection,
-)
+from textpriv.mechanisms import find_mechanism, make_mechanism, mechanism_names, protection
+from textpriv.mechanisms.default import default_name
 from textpriv.tokenization.policy import TOKEN_CLASSES, TokenPolicy
 
 if TYPE_CHECKING:
@@ -99,12 +94,9 @@ JSON = flag("--json", "Print one JSON object on standard output.")
 
 
 class MechanismOptions(OptionGroup):
-    """Which mechanism is used, over which index, at how much privacy.
+    """Which mechanism is used, over which index, at how much privacy."""
 
-    After :meth:`settings` of a recovery, ``chosen`` is what was found for it.
-    """
-
-    chosen = None
+    chosen = None  # what was found for a recovery, after :meth:`settings`
     index: str | None = INDEX
     epsilon: float | None = option(
         "--epsilon", "-e", help="Privacy parameter: smaller is more private. Instead of --recovery."
@@ -154,8 +146,6 @@ class MechanismOptions(OptionGroup):
 
     def settings(self) -> dict[str, Any]:
         """Return all keyword arguments of the mechanism; refuse those that it does not take."""
-        from textpriv.guarantees.epsilon import with_epsilon
-
         amounts = {"epsilon": self.epsilon, "recovery": self.recovery, "levels": self.levels}
         try:
             settings = protection("textpriv", **amounts)
@@ -171,10 +161,23 @@ class MechanismOptions(OptionGroup):
                 raise typer.BadParameter(f"{self.mechanism_name} has no setting {name}")
         if self.option:
             self._try(settings)
-        if self.recovery is not None:
-            with waiting("looking for the epsilon (a minute for 25,000 words)"):
-                settings, self.chosen = with_epsilon(self.opened, self.mechanism_name, settings)
-            self._tell_chosen()
+        if self.recovery is None:
+            return settings
+        from textpriv.evaluation.best_attacker import attackers_in_words
+        from textpriv.guarantees.epsilon import with_epsilon
+
+        index = self.opened
+        with waiting("looking for the epsilon (a minute for 25,000 words)"):
+            settings, chosen = with_epsilon(index, self.mechanism_name, settings)
+        assert chosen is not None
+        self.chosen = chosen
+        told = attackers_in_words(*chosen.rates)
+        text = "text of the index's language model" if index.model else "words of general English"
+        if index.domain is not None:
+            text, told = "words of the domain", f"in the domain, {told}"
+            if chosen.general is not None:
+                told += f" In general English, guessing recovers {chosen.general:.1%}."
+        say(f"epsilon {chosen.epsilon:g}: {told} Estimates: on {text}.")
         return settings
 
     def _try(self, settings: dict[str, Any]) -> None:
@@ -195,20 +198,6 @@ class MechanismOptions(OptionGroup):
             raise typer.BadParameter(
                 f"{self.mechanism_name} fails with {given} ({type(error).__name__}). Give it other values"
             ) from None
-
-    def _tell_chosen(self) -> None:
-        """Say what an attacker recovers at the epsilon that was found."""
-        from textpriv.evaluation.best_attacker import attackers_in_words
-
-        chosen: Any = self.chosen
-        told = attackers_in_words(*chosen.rates)
-        index = self.opened
-        text = "text of the index's language model" if index.model else "words of general English"
-        if index.domain is not None:
-            text, told = "words of the domain", f"in the domain, {told}"
-            if chosen.general is not None:
-                told += f" In general English, guessing recovers {chosen.general:.1%}."
-        say(f"epsilon {chosen.epsilon:g}: {told} Estimates: on {text}.")
 
     def build(self) -> Mechanism:
         """Return the mechanism over its index."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
 from textpriv.index.index import Index, progress_bar
+from textpriv.index.spaces import MANHATTAN
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.mechanisms.pairs import ROUNDING, log_normalisers, pair_constant
@@ -348,7 +349,7 @@ def _observe_lists(index: Index) -> tuple[bool, str]:
     chosen = _spread(len(index), _LISTS)
     for word in chosen:
         apart = np.abs(index.points.astype(np.int64) - index.points[word])
-        steps = (apart if index.space == "manhattan" else np.square(apart)).sum(axis=1)
+        steps = (apart if index.space == MANHATTAN else np.square(apart)).sum(axis=1)
         ids, listed = index.neighbour_ids[word], index.neighbour_steps[word]
         nearest = ids[0] == word and (np.diff(listed) >= 0).all() and len(set(ids)) == index.k
         right = (steps[ids] == listed).all() and (np.delete(steps, ids) >= listed[-1]).all()

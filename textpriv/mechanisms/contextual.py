@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -267,15 +266,6 @@ class ContextualTEM(Mechanism):
         the index, else general English.
     gamma : float, optional
         Truncation of the distance. Default: none, that is 30 / t.
-
-    Attributes
-    ----------
-    t, gamma : float
-        Rate and truncation in use.
-    prior : ndarray of float64, shape (V,)
-        Of the next word without any context.
-    model : NGrams or None
-        The n-gram model in use, of words alone; None with a callable.
     """
 
     name = "ContextualTEM"
@@ -302,7 +292,9 @@ class ContextualTEM(Mechanism):
             base = np.maximum(self.model.after()[: len(words)], _LEAST)
         self._alone = TEM(index, epsilon, BaseMeasure(base), gamma)
         self.t, self.gamma, self.measure = self._alone.t, self._alone.gamma, self._alone.measure
-        self.prior = self.measure.weights
+        self.prior = self.measure.weights  # of the next word without any context
+        # Normalisers under it, filled in as they are asked for.
+        self._base_sums = np.full(len(index), np.nan)
 
     def binding(self) -> dict[str, Any]:
         """Return what a record about this mechanism is bound to; the model by its exact weights or its fingerprint."""
@@ -317,8 +309,6 @@ class ContextualTEM(Mechanism):
         else:
             bound["settings"]["model"] = fingerprint()
         return bound | {"decay": list(self._alone.decay)}
-
-    # The output distribution
 
     def average(self) -> TEM:
         """TEM with the base measure as its prior: the output distribution over all contexts, nearly."""
@@ -369,11 +359,6 @@ class ContextualTEM(Mechanism):
     def log_prob(self, word: str | int, context: Sequence[int] = ()) -> NDArray[np.float64]:
         """Return the natural logarithm of a word's output distribution after a released prefix, shape (V,)."""
         return self._alone.log_prob_under(word, self.context_weights(context))
-
-    @cached_property
-    def _base_sums(self) -> NDArray[np.float64]:
-        """Normalisers under the base measure, shape (V,), filled in as they are asked for."""
-        return np.full(len(self.index), np.nan)
 
     def emissions(
         self, released: NDArray[np.integer], words: NDArray[np.integer]
@@ -438,8 +423,9 @@ class ContextualTEM(Mechanism):
             measure = BaseMeasure(self.context_weights(out[:at]))
             tables, one = NearTables(self.index, self._alone.decay, measure), ids[at : at + 1]
             tables.prepare(one)
-            draw = partial(attempts, tables.rows, one)
-            out[at : at + 1] = draw_in_rounds(draw, np.array([0, 1]), [stream])
+            out[at : at + 1] = draw_in_rounds(
+                attempts, tables.rows, one, np.array([0, 1]), [stream]
+            )
 
     @property
     def statement(self) -> PrivacyStatement:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError, how_to_install, installed
 from textpriv.index.index import Index
+from textpriv.index.spaces import MANHATTAN
 from textpriv.mechanisms.base import Mechanism, configured
 from textpriv.randomness import RandomWords, fill_each
 from textpriv.statement import PrivacyStatement
@@ -47,10 +48,10 @@ class Madlib(Mechanism):
 
     def __init__(self, index: Index, epsilon: float, search: str = "hnsw") -> None:
         super().__init__(index, epsilon, search=search)
-        if index.space == "manhattan":
+        if index.space == MANHATTAN:
             raise MechanismError(
-                "Madlib's noise is for Euclidean distance, and this index is of the manhattan space. Use TEM, or an index "
-                "of another space."
+                f"Madlib's noise is for Euclidean distance, and this index is of the {MANHATTAN} space. Use TEM, or an "
+                "index of another space."
             )
         if search not in ("hnsw", "exact"):
             raise MechanismError(f"unknown search {search!r}; use 'hnsw' or 'exact'.")

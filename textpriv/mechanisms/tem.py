@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,15 +57,6 @@ class TEM(Mechanism):
         30 / t.
     beta : float
         For the default gamma of the uniform prior: the probability that a word falls beyond it.
-
-    Attributes
-    ----------
-    t : float
-        The rate, half of epsilon.
-    gamma : float
-        The truncation in use.
-    measure : BaseMeasure
-        The prior in whole parts.
     """
 
     name = "TEM"
@@ -86,11 +76,9 @@ class TEM(Mechanism):
         wanted = published if isinstance(prior, str) and prior == "uniform" else math.inf
         if gamma is not None:
             wanted = positive("gamma", gamma)
-        self.measure: BaseMeasure
-        if isinstance(prior, BaseMeasure):
-            self.measure = prior
-        else:
-            self.measure = BaseMeasure(index.vocabulary.prior_weights(prior))
+        if not isinstance(prior, BaseMeasure):
+            prior = BaseMeasure(index.vocabulary.prior_weights(prior))
+        self.measure: BaseMeasure = prior
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
         self.decay = Decay.of(index, self.t, self.gamma)
         self.tables = NearTables(index, self.decay, self.measure)
@@ -121,7 +109,7 @@ class TEM(Mechanism):
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         self.tables.prepare(ids)
-        return draw_in_rounds(partial(attempts, self.tables.rows, ids), offsets, streams)
+        return draw_in_rounds(attempts, self.tables.rows, ids, offsets, streams)
 
     @property
     def statement(self) -> PrivacyStatement:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Nodes, Tree, spread
+from textpriv.mechanisms import protection
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, configured, positive
 from textpriv.mechanisms.measure import (
     WORDS,
@@ -96,12 +96,15 @@ def _normalisers(
 class _TreeTables(NamedTuple):
     """What a compiled attempt reads. Places count words in depth-first order."""
 
+    measure: MeasureTables
     nodes: Nodes
     places: NDArray[np.int32]  # by word id
     order: NDArray[np.int32]  # the word id of each place
     before: NDArray[np.uint64]  # parts of the measure before each place, and in all
     reach: NDArray[np.float64]  # rate times height by level, truncated; 0 for level 0
-    scale: float  # whole parts of a weight of 1
+    scale: (
+        float  # whole parts of a weight of 1; rounding up to powers of two at most doubles a total
+    )
     own: NDArray[np.uint64]  # whole parts of the weight of each atom
     above: NDArray[np.uint64]  # whole parts of all that is outside each node, 0 for the root
 
@@ -133,13 +136,11 @@ def _fill(tables: _TreeTables) -> None:
 
 
 @njit
-def _attempt(
-    tables: _TreeTables, measure: MeasureTables, word: int, random: NDArray[np.uint64], at: int
-) -> int:
+def _attempt(tables: _TreeTables, word: int, random: NDArray[np.uint64], at: int) -> int:
     """Make one attempt by the four random words from ``at`` on: the output, or -1 where it fails."""
+    nodes, before, measure = tables.nodes, tables.before, tables.measure
     if word < 0:  # an unknown word
         return np.int64(tables.order[find(random[at + 1] >> np.uint64(2), measure)])
-    nodes, before = tables.nodes, tables.before
     node, up = np.int64(-1), np.int64(nodes.atom[tables.places[word]])
     own = tables.own[up]
     total = own + tables.above[up]
@@ -166,7 +167,6 @@ def _attempt(
 @njit(cache=True, nogil=True)
 def _attempts(
     tables: _TreeTables,
-    measure: MeasureTables,
     ids: NDArray[np.int32],
     pending: NDArray[np.int64],
     words: NDArray[np.uint64],
@@ -176,7 +176,7 @@ def _attempts(
     for place, token in enumerate(pending):
         own = words[place]
         for at in range(0, len(own), WORDS):
-            out[token] = _attempt(tables, measure, ids[token], own, at)
+            out[token] = _attempt(tables, ids[token], own, at)
             if out[token] >= 0:
                 break
 
@@ -196,13 +196,6 @@ class TreeTEM(Mechanism):
         epsilon is 1.
     prior : str, array or mapping
         Public base measure, as for :meth:`Vocabulary.prior_weights`. Under "full" the rate is epsilon, else half of it.
-
-    Attributes
-    ----------
-    t, gamma : float
-        Rate and truncation in use; the latter is 30 / t where the tree is higher.
-    measure : BaseMeasure
-        In depth-first order.
     """
 
     name = "TreeTEM"
@@ -217,10 +210,7 @@ class TreeTEM(Mechanism):
         levels: Mapping[str, float] | None = None,
         prior: Prior = "full",
     ) -> None:
-        if (epsilon is None) == (levels is None):
-            raise MechanismError(
-                "TreeTEM takes epsilon, or levels={'synonyms': 3, 'any': 3000} with the odds of each: give one of them."
-            )
+        protection("TreeTEM", epsilon=epsilon, levels=levels)
         self.levels, self.prior = None, prior
         if levels is not None:
             # As numbers of one type: 3 and 3.0 are one setting, and draw the same under a key.
@@ -228,9 +218,9 @@ class TreeTEM(Mechanism):
                 str(name): positive(f"odds[{name!r}]", odds) for name, odds in levels.items()
             }
             tree = _with_odds(tree, self.levels) if isinstance(tree, Tree) else tree
-        super().__init__(tree, 1.0 if epsilon is None else epsilon)
-        asked = None if levels is not None else self.epsilon
-        self._settings = {"epsilon": asked, "levels": self.levels, "prior": prior}
+        super().__init__(tree, 1.0 if epsilon is None else epsilon, levels=self.levels, prior=prior)
+        if levels is not None:
+            self._settings["epsilon"] = None
         full = isinstance(prior, str) and prior == "full"
         self.t = self.epsilon if full else self.epsilon / 2
         self.gamma = min(self.index.diameter_bound, LARGEST_EXPONENT / self.t)
@@ -241,7 +231,7 @@ class TreeTEM(Mechanism):
             weights = (mass / np.bincount(nodes.atom))[nodes.atom]
         else:
             weights = self.index.vocabulary.prior_weights(prior)[order]
-        self.measure = BaseMeasure(weights)
+        self.measure = BaseMeasure(weights)  # in depth-first order
         before = np.append(np.uint64(0), self.measure.cumulative)
         normalisers = _normalisers(nodes, before, reach, atoms)
         self._reach, self._log_z = reach, np.log(normalisers)
@@ -250,11 +240,17 @@ class TreeTEM(Mechanism):
         self._unknown_word_loss = max(float(reach[-1]) + highest, -lowest, 0.0)
         apart = max(highest - lowest - ROUNDING, 0.0)
         self._worst_word_loss = max(float(reach[-1]) + apart, self._unknown_word_loss)
-        # Rounding up to powers of two at most doubles a total.
-        scale = 2.0**61 * (1 - 2.0**-20) / float(normalisers.max())
-        public = nodes, self.index.places, order, before, reach, scale
-        empty = np.zeros(atoms, np.uint64), np.zeros(len(nodes.level), np.uint64)
-        self._tables = _TreeTables(*public, *empty)
+        self._tables = _TreeTables(
+            measure=self.measure.tables,
+            nodes=nodes,
+            places=self.index.places,
+            order=order,
+            before=before,
+            reach=reach,
+            scale=2.0**61 * (1 - 2.0**-20) / float(normalisers.max()),
+            own=np.zeros(atoms, np.uint64),
+            above=np.zeros(len(nodes.level), np.uint64),
+        )
         _fill(self._tables)
 
     def binding(self) -> dict[str, Any]:
@@ -266,10 +262,7 @@ class TreeTEM(Mechanism):
 
     def at_epsilon(self, epsilon: float) -> TreeTEM:
         """Return the same mechanism at another epsilon; chosen levels are scaled alike, as the heights contain them."""
-        settings = {**self.settings(), "levels": None, "epsilon": epsilon}
-        return type(self)(self.index, **settings)
-
-    # The output distribution
+        return type(self)(self.index, **{**self.settings(), "levels": None, "epsilon": epsilon})
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Return the natural logarithm of the output distribution of a word (or of ``UNKNOWN``), shape (V,)."""
@@ -308,10 +301,7 @@ class TreeTEM(Mechanism):
     def likeliest_inputs(
         self, prior: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return for each output the word that it most likely came from, and their joint probability.
-
-        That word is the likeliest of a group of the output: one that is closer counts for more in its closer group.
-        """
+        """Return for each output its likeliest word and their joint probability: the word is the likeliest of a group."""
         order, size = self.index.order, len(self.index)
         score = prior[order] * np.exp(-self._log_z)[self.index.nodes.atom]
         best, place = np.full(size, -1.0), np.zeros(size, np.int64)
@@ -332,10 +322,7 @@ class TreeTEM(Mechanism):
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
-        given = self._tables, self.measure.tables, ids
-        return draw_in_rounds(partial(_attempts, *given), offsets, streams)
-
-    # The guarantee
+        return draw_in_rounds(_attempts, self._tables, ids, offsets, streams)
 
     def _level_notes(self, stated: PrivacyStatement) -> tuple[str, ...]:
         """What each level of a tree with names promises, in one sentence."""
