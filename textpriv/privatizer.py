@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any
@@ -55,7 +54,7 @@ class Privatizer:
     ----------
     mechanism : Mechanism
     policy : TokenPolicy, optional
-        What becomes of punctuation, numbers, unknown words and case. Default: ``TokenPolicy()``.
+        Default: ``TokenPolicy()``.
     seed : int, optional
         For experiments: the output is repeatable, and the statement says ``proved: false``.
     run_key : bytes, optional
@@ -165,11 +164,9 @@ class Privatizer:
             raise TextprivError(f"expected a text or a list of texts, found {found}.")
         if not batch_size >= 1:
             raise TextprivError("batch_size is a whole number from 1 up.")
-        source = iter(texts)
+        source, position, known_keys = iter(texts), 0, Occurrences()
         named = None if keys is None else iter(keys)
         known = None if labels is None else iter(labels)
-        known_keys = Occurrences()
-        position = 0
         while batch := list(islice(source, batch_size)):
             names: list[ReleaseKey] | None = None
             if named is not None:
@@ -252,10 +249,9 @@ class Privatizer:
     def release(
         self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None = None
     ) -> list[PrivateTokens]:
-        """Draw the documents of a batch and return them as tokens.
+        """Draw the documents of a batch and return them as tokens. Keys must be different, which :meth:`pipe` checks.
 
-        As a key None gives a document fresh randomness, and a Stream is read as it is. :meth:`pipe` checks that keys are
-        different; this method does not.
+        As a key None gives a document fresh randomness, and a Stream is read as it is.
         """
         batch, words = self._draw(batch, keys)
         return self.detokenizer.tokens(batch, words)
@@ -297,11 +293,9 @@ class Privatizer:
         if self.spans is not None:
             scopes = self._streams.scopes(named)
             spans = self.spans.documents(batch, scopes)
-        documents = _DrawnContent(ids, offsets, spans)
-        if self.ledger is not None and self._terms is not None:
-            streams = documents.charged(self.ledger, self._terms, named)
-        else:
-            streams = self._streams.of(documents, named, lambda: self.fingerprint)
+        streams = self._streams.of(
+            named, ids, offsets, spans, settings=lambda: self.fingerprint, terms=self._terms
+        )
         if self.spans is not None:  # from the same stream as the words, before them
             batch = self.spans.draw(batch, streams, scopes)
         if not self.mechanism.reads_context and len({*map(id, streams)}) == 1:
@@ -329,56 +323,8 @@ class Privatizer:
         return f"Privatizer({self.mechanism!r}, {self.policy!r})"
 
 
-@dataclass(frozen=True)
-class _DrawnContent:
-    """What is drawn of the documents of a batch. The random stream of each follows from it, and its charge in a ledger."""
-
-    ids: NDArray[np.int32]  # of all tokens that the mechanism is given
-    offsets: NDArray[np.int64]  # of each document in the ids
-    spans: Sequence[DocumentSpans] | None  # of each document, if texts are searched for spans
-
-    def content(self, number: int) -> bytes:
-        """Return all that is drawn of a document: ids and spans."""
-        of_words = self._ids_of(number).astype("<i4").tobytes()
-        return of_words if self.spans is None else framed(self.spans[number].content) + of_words
-
-    def charged(
-        self, ledger: Ledger, terms: Terms, named: Sequence[DocumentName | Stream]
-    ) -> list[Stream]:
-        """Charge a ledger for each document of which something is drawn; return the streams that it keeps for them."""
-        charges = {}
-        for number, key in enumerate(named):
-            if isinstance(key, Stream):
-                raise LedgerError(
-                    "a ledger counts by the names of documents: pass one for each as key= or keys=."
-                )
-            words = int(np.count_nonzero(self._ids_of(number) >= UNKNOWN))
-            spans = DocumentSpans(b"") if self.spans is None else self.spans[number]
-            if words or spans.count:
-                losses = spans.nats, spans.rho, spans.shared
-                charges[number] = Charge(key, self.content(number), words, *losses)
-        counted = list(charges)
-        try:
-            releases = ledger.charge_all(terms, list(charges.values()))
-        except LedgerError as error:
-            if error.position is not None:
-                error.position = counted[error.position]
-            error.refused = [counted[place] for place in error.refused]
-            raise
-        streams = [Stream() for _ in named]
-        for number, release in zip(counted, releases, strict=True):
-            streams[number] = release.stream()
-        return streams
-
-    def _ids_of(self, number: int) -> NDArray[np.int32]:
-        return self.ids[self.offsets[number] : self.offsets[number + 1]]
-
-
 class _DocumentStreams:
-    """The random stream of each document that no ledger counts: found from its key, or fresh.
-
-    Two documents share a stream only if they have the same name, settings and words under the same run key.
-    """
+    """The random stream of each document."""
 
     def __init__(self, run_key: bytes | None, seed: int | None, ledger: Ledger | None) -> None:
         self.has_run_key = run_key is not None
@@ -391,19 +337,50 @@ class _DocumentStreams:
 
     def of(
         self,
-        documents: _DrawnContent,
         named: Sequence[DocumentName | Stream],
+        ids: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        spans: Sequence[DocumentSpans] | None,
+        *,
         settings: Callable[[], bytes],
+        terms: Terms | None,
     ) -> list[Stream]:
-        """Return the stream of each document."""
-        streams = []
+        """Return the stream of each document: given, found from all that is drawn of it, or kept by the ledger."""
+        streams, charges = list[Stream](), dict[int, Charge]()
         for number, key in enumerate(named):
-            if isinstance(key, DocumentName):
-                self.repeats = True
-                identity = document_identity(settings(), _name(key), documents.content(number))
-                streams.append(self._streams.stream(identity))
-            else:
+            if isinstance(key, Stream):
+                if terms is not None:
+                    raise LedgerError(
+                        "a ledger counts by the names of documents: pass one for each as key= or keys=."
+                    )
                 streams.append(key)
+                continue
+            own = ids[offsets[number] : offsets[number + 1]]
+            content, found = own.astype("<i4").tobytes(), DocumentSpans(b"")
+            if spans is not None:
+                found = spans[number]
+                content = framed(found.content) + content
+            if terms is None:
+                self.repeats = True
+                identity = document_identity(settings(), _name(key), content)
+                streams.append(self._streams.stream(identity))
+                continue
+            streams.append(Stream())
+            words = int(np.count_nonzero(own >= UNKNOWN))
+            if words or found.count:
+                losses = found.nats, found.rho, found.shared
+                charges[number] = Charge(key, content, words, *losses)
+        if self._ledger is not None and terms is not None:
+            counted = list(charges)
+            try:
+                permits = self._ledger.charge_all(terms, list(charges.values()))
+            except LedgerError as error:
+                if error.position is not None:
+                    error.position = counted[error.position]
+                error.refused = [counted[place] for place in error.refused]
+                raise
+            for number, permit in zip(counted, permits, strict=True):
+                streams[number] = permit.stream()
         return streams
 
     def scopes(self, named: Sequence[DocumentName | Stream]) -> list[Scopes]:

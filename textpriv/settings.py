@@ -31,7 +31,7 @@ class PrivatizerSettings:
     Attributes
     ----------
     index
-        Path of a saved index folder, which each process maps into memory; "builtin:en" is the built-in index.
+        Path of a saved index folder, or "builtin:en" for the built-in index.
     mechanism
         A name, such as ``"textpriv.TEM.v1"`` or ``"tem"``, or a function of the index. Default: that of the index.
     options
@@ -40,7 +40,7 @@ class PrivatizerSettings:
     policy
         Fields of TokenPolicy; those left out keep their defaults.
     seed
-        For experiments only; None for secret randomness.
+        For experiments only.
     run_key
         32 random bytes that every process shares; None to draw each text independently. Not used with a ledger or a seed.
     key_file

@@ -1,8 +1,7 @@
 """The statement of a release: what is guaranteed, for whom, what is not protected, and under which assumptions.
 
-One frozen object travels with every release of ``textpriv`` and every estimator of ``pairwise``. It computes no mechanism.
-Sentences about one part stand in that part: those about tokens in ``tokenization/policy.py``, about spans in ``spans/``.
-Printed bounds are rounded up, so the printed number is a bound as well.
+Sentences about tokens, such as punctuation, are in ``tokenization/policy.py``, those about spans in ``spans/``. Printed
+bounds are rounded up, so the printed number is a bound as well.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class PrivacyStatement:
         )
 
     def with_columns(self, columns: Collection[str]) -> PrivacyStatement:
-        """Return a copy that names columns which are released as written; the first 20 of their names are printed."""
+        """Return a copy that names columns which are released as written, the first 20 of them."""
         if not columns:
             return self
         names = ", ".join(islice(columns, _SHOWN)) + (", ..." if len(columns) > _SHOWN else "")
@@ -105,10 +104,8 @@ class PrivacyStatement:
             return math.inf
         if not distance >= 0:
             raise TextprivError(f"a distance is a number from 0 up; got {distance}.")
-        if distance == 0:
-            return 0.0
         worst = self.figures.get("worst_word_loss", math.inf)
-        return min(self.epsilon * distance, worst) + self._slack
+        return min(self.epsilon * distance, worst) + self._slack if distance else 0.0
 
     def range_at(self, distance: float) -> float:
         """Width, in nats, of the interval in which the loss between two words at a distance moves over all outputs."""
@@ -220,8 +217,8 @@ class PrivacyStatement:
     @property
     def documents(self) -> list[str]:
         """Sentences about documents that differ in 100 words; none without such figures."""
-        distance = self.figures.get("reference_distance")
-        if distance is None or self.epsilon is None or not 0 < distance < math.inf:
+        distance = self.figures.get("reference_distance", math.inf)
+        if self.epsilon is None or not 0 < distance < math.inf:
             return []
         reach = at_most(distance, 4)  # the bound is computed for the distance as it is printed
         found = self.documents_within(DOCUMENT_WORDS, float(reach))
@@ -244,14 +241,14 @@ class PrivacyStatement:
     @property
     def typical_odds(self) -> str:
         """The sentences about tokens and their neighbours; empty without such figures."""
-        figures = self.figures
-        needed = {
+        names = [
             f"reference_{what}{share}" for what in ("loss", "distance") for share in ("", "_90")
-        }
-        if not needed <= figures.keys():
+        ]
+        if not self.figures.keys() >= {*names}:
             return ""
-        half, most = (odds_in_words(figures[f"reference_loss{share}"]) for share in ("", "_90"))
-        near, far = (at_most(figures[f"reference_distance{share}"], 4) for share in ("", "_90"))
+        losses_and_distances = [self.figures[name] for name in names]
+        half, most = map(odds_in_words, losses_and_distances[:2])
+        near, far = (at_most(distance, 4) for distance in losses_and_distances[2:])
         return (
             f"A token and its 10th nearest word: odds of at most {half} for half of all tokens (distance up to {near}). For "
             f"nine tenths: at most {most} (up to {far})."
@@ -330,8 +327,6 @@ def renyi_surcharge(order: float, delta: float) -> float:
 def at_most(value: float, digits: int = 6) -> str:
     """Write a number rounded up to some significant digits, as ``format(value, ".6g")`` does.
 
-    Examples
-    --------
     >>> at_most(2.0), at_most(1.2341, 3), at_most(1234567.0, 3)
     ('2', '1.24', '1.24e+06')
     """
@@ -353,8 +348,6 @@ def _written(value: float, digits: int, way: str) -> str:
 def odds_in_words(nats: float) -> str:
     """Write odds of at most ``exp(nats)`` to 1, rounded up by less than 10 %.
 
-    Examples
-    --------
     >>> odds_in_words(3.0), odds_in_words(14.9), odds_in_words(60.0), odds_in_words(math.inf)
     ('20.1 to 1', '3.0 million to 1', '1.2 x 10^26 to 1', 'no bound')
     """

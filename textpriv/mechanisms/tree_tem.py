@@ -191,9 +191,8 @@ class TreeTEM(Mechanism):
         In units of one over the tree's heights. Give this or ``levels``.
     levels : mapping from str to float, optional
         The largest odds, above 1, between two words that share a group of a level, such as
-        ``{"synonyms": 3, "kind": 30, "any": 3000}``, by the names of the tree's levels. The highest must be among them, and
-        one that is left out gets the odds of the next above it. Heights are then the logarithms of these odds, and
-        epsilon is 1.
+        ``{"synonyms": 3, "kind": 30, "any": 3000}``. The highest level must be among them, and one that is left out gets
+        the odds of the next above it. Heights are then the logarithms of these odds, and epsilon is 1.
     prior : str, array or mapping
         Public base measure, as for :meth:`Vocabulary.prior_weights`. Under "full" the rate is epsilon, else half of it.
     """
@@ -265,7 +264,7 @@ class TreeTEM(Mechanism):
         return type(self)(self.index, **{**self.settings(), "levels": None, "epsilon": epsilon})
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
-        """Return the natural logarithm of the output distribution of a word (or of ``UNKNOWN``), shape (V,)."""
+        """Return the natural logarithm of a word's output distribution, shape (V,)."""
         number, nodes = self.resolve(word), self.index.nodes
         score = np.log(self.measure.weights)
         if number != UNKNOWN:
