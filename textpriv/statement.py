@@ -167,9 +167,22 @@ class PrivacyStatement:
         """Sentences about the bound."""
         if self.epsilon is None:
             return ["Nothing that can be stated as a number."]
-        if not self.by_distance:
-            return self._between_data_sets()
         claim = at_most(self.epsilon)
+        if not self.by_distance:
+            if not math.isfinite(self.epsilon):
+                return ["Nothing: it is not private, since no noise was added."]
+            plus = f", plus {at_most(self.delta, 3)}" if self.delta > 0 else ""
+            lines = [
+                f"Two data sets differ by {self.unit} ({self.adjacency}).",
+                f"Any set of outcomes is at most exp({claim}) = {factor_in_words(self.epsilon)} times as likely under one "
+                f"as under the other{plus}.",
+            ]
+            # P(loss > epsilon) - e^epsilon Q(loss > epsilon) is at most delta; P(loss > epsilon) by itself is larger.
+            chance = (
+                f"The {at_most(self.delta, 3)} is added to a probability. The chance that odds exceed exp({claim}) may be "
+                "many times that."
+            )
+            return [*lines, chance] if plus else lines
         slack = f" Rounding adds at most {at_most(self._slack, 2)} nats." if self._slack else ""
         lines = [
             "Seeing a released word changes anyone's odds between two possible originals by at most a factor of "
@@ -194,25 +207,6 @@ class PrivacyStatement:
                 "The factors of all changed words multiply, over a document and over all documents of a person."
             )
         return [*lines, *self.documents]
-
-    def _between_data_sets(self) -> list[str]:
-        assert self.epsilon is not None
-        if not math.isfinite(self.epsilon):
-            return ["Nothing: it is not private, since no noise was added."]
-        claim = at_most(self.epsilon)
-        plus = f", plus {at_most(self.delta, 3)}" if self.delta > 0 else ""
-        lines = [
-            f"Two data sets differ by {self.unit} ({self.adjacency}).",
-            f"Any set of outcomes is at most exp({claim}) = {factor_in_words(self.epsilon)} times as likely under one as "
-            f"under the other{plus}.",
-        ]
-        if plus:
-            # P(loss > epsilon) - e^epsilon Q(loss > epsilon) is at most delta; P(loss > epsilon) by itself is larger.
-            lines.append(
-                f"The {at_most(self.delta, 3)} is added to a probability. The chance that odds exceed exp({claim}) may be "
-                "many times that."
-            )
-        return lines
 
     @property
     def documents(self) -> list[str]:

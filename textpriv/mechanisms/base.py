@@ -225,13 +225,19 @@ class Mechanism(ABC):
         """Return the statement ``P_w(y) <= exp(epsilon d(w, w')) P_w'(y)`` of one drawn word, of what must be ``public``."""
         index, worst, slack = self.index, figures["worst_word_loss"], figures["numerical_slack"]
         half, most = index.reference_distance, index.reference_distance_90
+        kind = "Manhattan" if index.space == MANHATTAN else "Euclidean"
+        unit = f"per unit of {kind} distance between the rounded vectors"
+        if isinstance(index, Tree):
+            unit = "per unit of the tree's height"
+        elif index.axes is not None:
+            unit += " and learned axes"
         note = f"{self.name} has no closed form, so the statement cannot say how often names stay"
         stated = PrivacyStatement(
             mechanism=title,
             adjacency="any two words of the vocabulary, or one of them and an unknown word, in one place of the text",
             epsilon=self.epsilon,
             delta=0.0,
-            unit=_unit_of(index),
+            unit=unit,
             proved=True,
             proof=proof,
             assumptions=(
@@ -250,7 +256,12 @@ class Mechanism(ABC):
             },
             notes=() if self.has_log_prob else (note,),
         )
-        return _with_metric(stated, index)
+        if index.domain is not None:
+            told = "Recovery rates are about words as texts of the domain write them"
+            is_public = () if index.axes else ("the texts of the domain are public",)
+            notes = [f"{told} (SHA-256 of their frequencies: {checksum(index.domain)[:16]})"]
+            stated = stated.extended(assumptions=is_public, notes=notes)
+        return stated if index.axes is None else index.axes.added_to(stated)
 
     @cached_property
     def _kept_names(self) -> tuple[str, ...]:
@@ -325,25 +336,6 @@ def configured(kind: Callable[..., Mechanism]) -> Callable[..., Callable[[Index]
 def checksum(array: NDArray[Any]) -> str:
     """Return a checksum of the values of an array."""
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
-
-
-def _with_metric(stated: PrivacyStatement, index: Index) -> PrivacyStatement:
-    """Add what a domain and axes say to a statement."""
-    if index.domain is not None:
-        told = "Recovery rates are about words as texts of the domain write them"
-        digest = checksum(index.domain)[:16]
-        is_public = () if index.axes else ("the texts of the domain are public",)
-        notes = [f"{told} (SHA-256 of their frequencies: {digest})"]
-        stated = stated.extended(assumptions=is_public, notes=notes)
-    return stated if index.axes is None else index.axes.added_to(stated)
-
-
-def _unit_of(index: Index) -> str:
-    if isinstance(index, Tree):
-        return "per unit of the tree's height"
-    kind = "Manhattan" if index.space == MANHATTAN else "Euclidean"
-    learned = "" if index.axes is None else " and learned axes"
-    return f"per unit of {kind} distance between the rounded vectors{learned}"
 
 
 def _plain(value: Any) -> str:

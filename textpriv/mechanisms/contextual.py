@@ -3,10 +3,8 @@
 Let c be the last two released tokens of the document and nu_c > 0 the distribution of the next word under a public
 language model. A word w becomes y with probability ``nu_c(y) exp(-t min(d(w, y), gamma)) / Z_c(w)``, t = epsilon / 2.
 
-Proof: for every fixed c this is TEM with the prior nu_c, and the proof of TEM (Theorem 2) never uses where the prior comes
-from. The probability of a whole output is the product over positions, and c is a function of the output alone. So the
-losses of positions add as for TEM. The model must be public, c must hold released tokens only, and no position is drawn
-again.
+Proof (``docs/mechanisms.md``, 11.1): for every fixed c this is TEM with the prior nu_c, and c is a function of the output
+alone. So the losses of positions add. c must hold released tokens only, and no position is drawn again.
 
 How it is drawn: the model interpolates its orders, ``nu_c = e3 + b3 (e2 + b2 nu_1)``, where e3 and e2 list the successors of
 the last two and of the last token. An attempt chooses one of three parts by its mass. A listed successor is drawn by whole
@@ -33,24 +31,8 @@ from textpriv.language.arpa import read_arpa
 from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import ONE, SYMBOLS, NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, configured
-from textpriv.mechanisms.measure import (
-    PARTS,
-    WORDS,
-    BaseMeasure,
-    coin,
-    draw_in_rounds,
-    find,
-    first_above,
-)
-from textpriv.mechanisms.near import (
-    Decay,
-    NearTables,
-    Rows,
-    attempts,
-    decayed,
-    holds,
-    steps_between,
-)
+from textpriv.mechanisms.measure import PARTS, WORDS, BaseMeasure, coin, find, first_above
+from textpriv.mechanisms.near import Decay, Rows, attempts, decayed, holds, steps_between
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
@@ -83,10 +65,7 @@ def _pair_of(model: _Model, earlier: int, before: int) -> int:
 
 
 class _Envelopes(NamedTuple):
-    """Whole numbers that are at least the weights of a context's successors after a word.
-
-    Of a short list all successors have one of their own, else those near the word; ``rest`` is that of all others.
-    """
+    """Whole numbers that are at least the weights of a context's successors after a word: own ones, and one for the rest."""
 
     places: NDArray[np.int64]  # of those with one of their own
     sums: NDArray[np.uint64]  # running sums of these, weighted, and at last of all
@@ -196,8 +175,8 @@ def _draw(
 ) -> int:
     """Draw the tokens of one document from left to right until the random words run out; return how many are done.
 
-    ``context`` holds the two tokens before the first of them, and is moved on. An attempt reads two rows of ``random``,
-    shape (2n, 4): one to choose a part of the distribution, one to draw from it.
+    ``context``, the two tokens before the first of them, is moved on. An attempt reads two rows of ``random``: one to choose
+    a part of the distribution, one to draw from it.
     """
     at, first = 0, np.empty(1, np.int64)
     first[0] = 0
@@ -392,10 +371,8 @@ class ContextualTEM(Mechanism):
     ) -> NDArray[np.int32]:
         """Draw one output for every token, from left to right; see :meth:`Mechanism.sample_documents`."""
         out = np.array(ids, dtype=np.int32)
-        if len(out) and out.min() < -1 - len(SYMBOLS):
-            raise MechanismError(
-                "An id stands for no symbol. Use textpriv.language.ngrams.symbol_id."
-            )
+        if out.min(initial=0) < -1 - len(SYMBOLS):
+            raise MechanismError("An id stands for no symbol. Use language.ngrams.symbol_id.")
         draw = self._draw_by_callable if self.model is None else self._draw_by_model
         self._alone.tables.prepare(ids[ids >= 0])
         for stream, first, last in zip(streams, offsets[:-1], offsets[1:], strict=True):
@@ -420,12 +397,9 @@ class ContextualTEM(Mechanism):
         self, ids: NDArray[np.int32], stream: RandomWords, out: NDArray[np.int32]
     ) -> None:
         for at in np.flatnonzero(ids >= UNKNOWN).tolist():
-            measure = BaseMeasure(self.context_weights(out[:at]))
-            tables, one = NearTables(self.index, self._alone.decay, measure), ids[at : at + 1]
-            tables.prepare(one)
-            out[at : at + 1] = draw_in_rounds(
-                attempts, tables.rows, one, np.array([0, 1]), [stream]
-            )
+            prior = BaseMeasure(self.context_weights(out[:at]))
+            alone = TEM(self.index, self.epsilon, prior, self.gamma)
+            out[at] = alone.sample_documents(ids[at : at + 1], np.array([0, 1]), [stream])[0]
 
     @property
     def statement(self) -> PrivacyStatement:

@@ -2,10 +2,8 @@
 
 Source: Feyisetan et al. 2020, the baseline of TEM (Carvalho, Vasiloudis, Feyisetan). Noise of density proportional to
 ``exp(-epsilon |z|)`` moves the point of a word, and the nearest word of the vocabulary is released. All after the noise is
-post-processing, so the search may be approximate. There is no closed form of the output distribution.
-
-All words outside the vocabulary are at one public point, the centre of the grid, and are moved by the same noise. A
-draw from a prior in its place would have no bounded loss.
+post-processing, so the search may be approximate. There is no closed form of the output distribution. All words outside
+the vocabulary are at the centre of the grid: a draw from a prior in its place would have no bounded loss.
 """
 
 from __future__ import annotations

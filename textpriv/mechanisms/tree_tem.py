@@ -51,8 +51,7 @@ def _full_measure(nodes: Nodes, reach: NDArray[np.float64], atoms: int) -> NDArr
     """Return the measure of each atom, in all 1, on which the normaliser is constant.
 
     A of a node is the sum of its children's ``B = A / (1 + (q - q') A)``, q and q' being ``exp(-reach)`` of the node's
-    parent and of the node, and 1 / (1 - q) of an atom; a child's share of the measure is its share of the sum. All
-    terms are positive, so nothing cancels.
+    parent and of the node, and 1 / (1 - q) of an atom; a child's share of the measure is its share of the sum.
     """
     count = len(nodes.level)
     above, below, mass = np.zeros(count), np.zeros(count), np.ones(count)
