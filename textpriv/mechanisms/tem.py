@@ -94,7 +94,7 @@ class TEM(Mechanism):
         return self.measure.weights, self.t, self.gamma
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
-        """Return the natural logarithm of the output distribution of a word (or of ``UNKNOWN``), shape (V,)."""
+        """Return the natural logarithm of a word's output distribution, shape (V,)."""
         return self.log_prob_under(word, self.measure.weights)
 
     def log_prob_under(self, word: str | int, weights: NDArray[np.float64]) -> NDArray[np.float64]:

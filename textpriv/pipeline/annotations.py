@@ -27,12 +27,13 @@ RECORD: Any = ("._.", "textpriv", None, None)  # the key of the record in ``Doc.
 forms: WeakSet[Any] = WeakSet()  # of this process; each keeps its statements when it is prepared
 _statements: dict[str, dict[str, Any]] = {}
 
+_COVERED = (
+    "carried over as they were annotated on the raw text: which tokens they cover, and their labels"
+)
 _TOLD = {
     "cats": "the categories of a document (cats), carried over as they were",
-    "ents": "the entities of a document (ents), carried over as they were annotated on the raw text: which tokens "
-    "they cover, and their labels",
-    "spans": "the span groups of a document (spans), carried over as they were annotated on the raw text: which tokens "
-    "they cover, and their labels",
+    "ents": f"the entities of a document (ents), {_COVERED}",
+    "spans": f"the span groups of a document (spans), {_COVERED}",
 }
 _EXTENSION = "_."  # before the name of an extension of a document
 _TOLD_OF_EXTENSION = "the extension {} of a document, carried over as it was"
@@ -146,10 +147,10 @@ class CarriedAnnotations:
             )
         groups = doc.spans if "spans" in self.names else {}
         return Carried(
-            dict(doc.cats) if "cats" in self.names else {},
-            _places(doc.ents) if "ents" in self.names else [],
-            {name: _places(group) for name, group in groups.items()},
-            {key: doc.user_data[key] for key in self._keys if key in doc.user_data},
+            categories=dict(doc.cats) if "cats" in self.names else {},
+            entities=_places(doc.ents) if "ents" in self.names else [],
+            groups={name: _places(group) for name, group in groups.items()},
+            extensions={key: doc.user_data[key] for key in self._keys if key in doc.user_data},
         )
 
     def name_in(self, doc: Doc) -> None:

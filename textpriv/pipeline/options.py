@@ -72,7 +72,8 @@ class PipelineOptions:
         made = self.mechanism if callable(self.mechanism) else None
         amounts = {"recovery": self.recovery, "epsilon": self.epsilon}
         protection("The config of textpriv", **amounts, mechanism=made)
-        for (name, value), most in zip(amounts.items(), (1, math.inf), strict=True):
+        for name, value in amounts.items():
+            most = 1 if name == "recovery" else math.inf
             if value is not None and not (isinstance(value, Real) and 0 < value < most):
                 raise MechanismError(f"{name} is a number above 0 and below {most}; got {value!r}.")
         if isinstance(self.mechanism, str):
