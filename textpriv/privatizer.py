@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any
@@ -54,17 +53,15 @@ class Privatizer:
     Parameters
     ----------
     mechanism : Mechanism
-        Draws the words. :class:`textpriv.TEM` is the default of all commands.
     policy : TokenPolicy, optional
-        What becomes of punctuation, numbers, unknown words and case. Default: ``TokenPolicy()``.
+        Default: ``TokenPolicy()``.
     seed : int, optional
         For experiments: the output is repeatable, and the statement says ``proved: false``.
     run_key : bytes, optional
         32 secret bytes. The same text under the same key, name and settings comes out the same; all else is independent.
-        So two releases show which texts have changed, and the statement says so. Needs ``keys``, a name for every document.
+        So two releases show which texts have changed, and the statement says so. Needs ``keys``.
     ledger : Ledger, optional
-        Counts every document before it is drawn, and keeps its randomness: it then comes out the same. Needs ``keys``: the
-        name of every document, or a :class:`textpriv.ledger.DocumentName` that also names its author.
+        Counts every document before it is drawn, and keeps its randomness: it then comes out the same. Needs ``keys``.
     language : str, optional
         A spaCy language code, for the tokenizer. Default: that of the index, or English.
     spans : SpanPolicy, str or mapping, optional
@@ -157,12 +154,8 @@ class Privatizer:
         Raises
         ------
         TextprivError
-            For a text that is not a string, for fewer keys than texts, and for a repeated key: two equal texts would come
-            out equal under it. Names the position of the document.
-        LedgerError
-            For a document that the ledger refuses; nothing of its batch is drawn.
-        SpanError
-            For labels that do not fit their text, and a detector that fails. Names the position of the document.
+            For a text that is not a string, too few or repeated keys, labels that do not fit, a detector that fails, and a
+            document that the ledger refuses. Names the position of the document; nothing of its batch is drawn.
         """
         if isinstance(texts, str):
             raise TextprivError("pipe takes a list of texts, found one. Give it to privatize.")
@@ -171,11 +164,9 @@ class Privatizer:
             raise TextprivError(f"expected a text or a list of texts, found {found}.")
         if not batch_size >= 1:
             raise TextprivError("batch_size is a whole number from 1 up.")
-        source = iter(texts)
+        source, position, known_keys = iter(texts), 0, Occurrences()
         named = None if keys is None else iter(keys)
         known = None if labels is None else iter(labels)
-        known_keys = Occurrences()
-        position = 0
         while batch := list(islice(source, batch_size)):
             names: list[ReleaseKey] | None = None
             if named is not None:
@@ -185,8 +176,8 @@ class Privatizer:
                 names = list(range(position, position + len(batch)))
             try:
                 of_batch = None if known is None else list(islice(known, len(batch)))
-                raw = self.read_batch(batch, of_batch)
-                yield from self.detokenizer.texts(*self._draw(raw, names))
+                raw, words = self._draw(self.read_batch(batch, of_batch), names)
+                yield from self.detokenizer.texts(raw, words)
             except DocumentError as error:
                 if error.position is None:
                     raise
@@ -194,11 +185,10 @@ class Privatizer:
             position += len(batch)
 
     def privatize_span(self, text: str, kind: str, key: ReleaseKey | None = None) -> str:
-        """Return a private surface for one span of a kind, for programs that join texts themselves.
+        """Return a private surface for one span of a kind, for programs that join texts themselves; their losses add up.
 
         Consistent mechanisms draw the same again within the document and author that ``key`` names; the statement says so.
-        Everything else is drawn independently, and the losses of all calls add up. The mask ``[SPAN]`` comes back if no
-        mechanism can read the text.
+        The mask ``[SPAN]`` comes back if no mechanism can read the text.
         """
         if self.spans is None or self.ledger is not None:
             raise TextprivError("a single span needs spans= and no ledger, which counts documents.")
@@ -213,10 +203,7 @@ class Privatizer:
 
     @property
     def statement(self) -> PrivacyStatement:
-        """The guarantee of the released texts.
-
-        After documents were released under keys, it names what a repeated release shows.
-        """
+        """The guarantee of the released texts, which names what a repeated release under keys shows."""
         statement = self.mechanism.statement.extended(
             not_protected=self.policy.not_protected(), notes=self.policy.notes()
         )
@@ -247,13 +234,7 @@ class Privatizer:
         return self.read_batch([text])
 
     def read_batch(self, texts: Sequence[str], labels: Sequence[Labels] | None = None) -> RawBatch:
-        """Find spans, tokenize and classify.
-
-        Raises
-        ------
-        TextprivError
-            For a text that is not a string; ``position`` is its number.
-        """
+        """Find spans, tokenize and classify. The error for a text that is not a string has its ``position``."""
         for position, text in enumerate(texts):
             if not isinstance(text, str):
                 with at_position(position):
@@ -268,18 +249,19 @@ class Privatizer:
     def release(
         self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None = None
     ) -> list[PrivateTokens]:
-        """Draw the documents of a batch and return them as tokens.
+        """Draw the documents of a batch and return them as tokens. Keys must be different, which :meth:`pipe` checks.
 
-        As a key None gives a document fresh randomness, and a Stream is read as it is. :meth:`pipe` checks that keys are
-        different; this method does not.
+        As a key None gives a document fresh randomness, and a Stream is read as it is.
         """
-        return self.detokenizer.tokens(*self._draw(batch, keys))
+        batch, words = self._draw(batch, keys)
+        return self.detokenizer.tokens(batch, words)
 
     def release_batch(
         self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None = None
     ) -> list[str]:
         """Draw the documents of a batch, as :meth:`release` does, and return private texts."""
-        return self.detokenizer.texts(*self._draw(batch, keys))
+        batch, words = self._draw(batch, keys)
+        return self.detokenizer.texts(batch, words)
 
     @cached_property
     def reader(self) -> TextEncoder:
@@ -304,29 +286,22 @@ class Privatizer:
         named = [Stream()] * count if keys is None else _named(keys, count)
         is_word = batch.codes >= UNKNOWN
         ids, offsets = batch.codes[is_word], np.append(0, np.cumsum(is_word))[batch.offsets]
-        if self.mechanism.reads_context:  # it is then given all tokens, not the words alone
-            ids, offsets = self._in_context(batch), batch.offsets
+        if self.mechanism.reads_context:  # all tokens: symbols stand for what is released as it is
+            ids, offsets = batch.codes.copy(), batch.offsets
+            ids[~is_word] = [symbol_id(text) for text in batch.strings]
         spans, scopes = None, list[Scopes]()
         if self.spans is not None:
             scopes = self._streams.scopes(named)
             spans = self.spans.documents(batch, scopes)
-        documents = _DrawnContent(ids, offsets, spans)
-        if self.ledger is not None and self._terms is not None:
-            streams = documents.charged(self.ledger, self._terms, named)
-        else:
-            streams = self._streams.of(documents, named, lambda: self.fingerprint)
+        streams = self._streams.of(
+            named, ids, offsets, spans, settings=lambda: self.fingerprint, terms=self._terms
+        )
         if self.spans is not None:  # from the same stream as the words, before them
             batch = self.spans.draw(batch, streams, scopes)
-        if keys is None and not self.mechanism.reads_context:
+        if not self.mechanism.reads_context and len({*map(id, streams)}) == 1:
             offsets, streams = offsets[[0, -1]], streams[:1]  # of one stream: drawn as one document
         drawn = self.mechanism.sample_documents(ids, offsets, streams)
         return batch, drawn[ids >= UNKNOWN]
-
-    def _in_context(self, batch: RawBatch) -> NDArray[np.int32]:
-        """Return the ids of all tokens: words that are drawn, and symbols for what is released as it is."""
-        ids = batch.codes.copy()
-        ids[ids < UNKNOWN] = [symbol_id(text) for text in batch.strings]
-        return ids
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The reader has seen raw words, and the streams hold the run key: neither travels.
@@ -348,56 +323,8 @@ class Privatizer:
         return f"Privatizer({self.mechanism!r}, {self.policy!r})"
 
 
-@dataclass(frozen=True)
-class _DrawnContent:
-    """What is drawn of the documents of a batch. The random stream of each follows from it, and its charge in a ledger."""
-
-    ids: NDArray[np.int32]  # of all tokens that the mechanism is given
-    offsets: NDArray[np.int64]  # of each document in the ids
-    spans: Sequence[DocumentSpans] | None  # of each document, if texts are searched for spans
-
-    def content(self, number: int) -> bytes:
-        """Return all that is drawn of a document: ids and spans."""
-        of_words = self._ids_of(number).astype("<i4").tobytes()
-        return of_words if self.spans is None else framed(self.spans[number].content) + of_words
-
-    def charged(
-        self, ledger: Ledger, terms: Terms, named: Sequence[DocumentName | Stream]
-    ) -> list[Stream]:
-        """Charge a ledger for each document of which something is drawn; return the streams that it keeps for them."""
-        charges = {}
-        for number, key in enumerate(named):
-            if isinstance(key, Stream):
-                raise LedgerError(
-                    "a ledger counts by the names of documents: pass one for each as key= or keys=."
-                )
-            words = int(np.count_nonzero(self._ids_of(number) >= UNKNOWN))
-            spans = DocumentSpans(b"") if self.spans is None else self.spans[number]
-            if words or spans.count:
-                losses = spans.nats, spans.rho, spans.shared
-                charges[number] = Charge(key, self.content(number), words, *losses)
-        counted = list(charges)
-        try:
-            releases = ledger.charge_all(terms, list(charges.values()))
-        except LedgerError as error:
-            if error.position is not None:
-                error.position = counted[error.position]
-            error.refused = [counted[place] for place in error.refused]
-            raise
-        streams = [Stream() for _ in named]
-        for number, release in zip(counted, releases, strict=True):
-            streams[number] = release.stream()
-        return streams
-
-    def _ids_of(self, number: int) -> NDArray[np.int32]:
-        return self.ids[self.offsets[number] : self.offsets[number + 1]]
-
-
 class _DocumentStreams:
-    """The random stream of each document that no ledger counts: found from its key, or fresh.
-
-    Two documents share a stream only if they have the same name, settings and words under the same run key.
-    """
+    """The random stream of each document."""
 
     def __init__(self, run_key: bytes | None, seed: int | None, ledger: Ledger | None) -> None:
         self.has_run_key = run_key is not None
@@ -410,27 +337,55 @@ class _DocumentStreams:
 
     def of(
         self,
-        documents: _DrawnContent,
         named: Sequence[DocumentName | Stream],
+        ids: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        spans: Sequence[DocumentSpans] | None,
+        *,
         settings: Callable[[], bytes],
+        terms: Terms | None,
     ) -> list[Stream]:
-        """Return the stream of each document."""
-        streams = []
+        """Return the stream of each document: given, found from all that is drawn of it, or kept by the ledger."""
+        streams, charges = list[Stream](), dict[int, Charge]()
         for number, key in enumerate(named):
-            if isinstance(key, DocumentName):
-                self.repeats = True
-                identity = document_identity(settings(), _name(key), documents.content(number))
-                streams.append(self._streams.stream(identity))
-            else:
+            if isinstance(key, Stream):
+                if terms is not None:
+                    raise LedgerError(
+                        "a ledger counts by the names of documents: pass one for each as key= or keys=."
+                    )
                 streams.append(key)
+                continue
+            own = ids[offsets[number] : offsets[number + 1]]
+            content, found = own.astype("<i4").tobytes(), DocumentSpans(b"")
+            if spans is not None:
+                found = spans[number]
+                content = framed(found.content) + content
+            if terms is None:
+                self.repeats = True
+                identity = document_identity(settings(), _name(key), content)
+                streams.append(self._streams.stream(identity))
+                continue
+            streams.append(Stream())
+            words = int(np.count_nonzero(own >= UNKNOWN))
+            if words or found.count:
+                losses = found.nats, found.rho, found.shared
+                charges[number] = Charge(key, content, words, *losses)
+        if self._ledger is not None and terms is not None:
+            counted = list(charges)
+            try:
+                permits = self._ledger.charge_all(terms, list(charges.values()))
+            except LedgerError as error:
+                if error.position is not None:
+                    error.position = counted[error.position]
+                error.refused = [counted[place] for place in error.refused]
+                raise
+            for number, permit in zip(counted, permits, strict=True):
+                streams[number] = permit.stream()
         return streams
 
     def scopes(self, named: Sequence[DocumentName | Stream]) -> list[Scopes]:
         """For each document, the secret functions of it and its author by which mechanisms draw the same again."""
-        own = (
-            each if isinstance(each, DocumentName) else DocumentName(os.urandom(16))
-            for each in named
-        )
+        own = [DocumentName(os.urandom(16)) if isinstance(key, Stream) else key for key in named]
         return [Scopes(self._scope_streams, each.name, each.author) for each in own]
 
     def check(

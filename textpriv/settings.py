@@ -1,4 +1,7 @@
-"""The one way to a Privatizer: settings that every command, pipeline and engine builds it from, and one call."""
+"""The one way to a Privatizer: settings that every command, pipeline and engine builds it from, and one call.
+
+The default mechanism is in ``mechanisms/default.py``, the default index in ``index/builtin.py``.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from textpriv.guarantees.epsilon import epsilon_for
+from textpriv.guarantees.epsilon import with_epsilon
 from textpriv.index import Index, Tree
 from textpriv.index.builtin import BUILTIN, open_index
 from textpriv.ledger import Ledger
-from textpriv.mechanisms import default_name, find_mechanism, protection
+from textpriv.mechanisms import make_mechanism, protection
 from textpriv.mechanisms.base import Mechanism
 from textpriv.privatizer import Privatizer
 from textpriv.run_key import read_run_key
@@ -28,17 +31,16 @@ class PrivatizerSettings:
     Attributes
     ----------
     index
-        Path of a saved index folder, which each process maps into memory; "builtin:en" is the built-in index.
+        Path of a saved index folder, or "builtin:en" for the built-in index.
     mechanism
-        Registered name, such as ``"textpriv.TEM.v1"``, or the short one of the commands, such as ``"tem"``; or a function
-        of the index. Default: TreeTEM over a tree, else TEM.
+        A name, such as ``"textpriv.TEM.v1"`` or ``"tem"``, or a function of the index. Default: that of the index.
     options
         The mechanism's arguments, such as ``{"epsilon": 6.0}`` (epsilon in units of 1/distance). ``{"recovery": 0.1}``
         stands for the epsilon of this recovery (:func:`textpriv.guarantees.epsilon.choose_epsilon`).
     policy
         Fields of TokenPolicy; those left out keep their defaults.
     seed
-        For experiments only; None for secret randomness.
+        For experiments only.
     run_key
         32 random bytes that every process shares; None to draw each text independently. Not used with a ledger or a seed.
     key_file
@@ -75,8 +77,13 @@ class PrivatizerSettings:
         opened = open_index(self.index) if index is None else index
         language = self.language or opened.language or DEFAULT_LANGUAGE
         has_key = self.ledger is None and self.seed is None
+        if callable(self.mechanism):
+            mechanism = self.mechanism(opened)
+        else:
+            options, _ = with_epsilon(opened, self.mechanism, self.options)
+            mechanism = make_mechanism(opened, self.mechanism, **options)
         return Privatizer(
-            self._mechanism(opened),
+            mechanism,
             TokenPolicy(**self.policy),
             self.seed,
             run_key=self.secret() if has_key else None,
@@ -86,16 +93,6 @@ class PrivatizerSettings:
             # A ledger is made by being opened, so all else is read before.
             ledger=None if self.ledger is None else Ledger(self.ledger, **self.limits),
         )
-
-    def _mechanism(self, index: Any) -> Mechanism:
-        if callable(self.mechanism):
-            return self.mechanism(index)
-        name, options = self.mechanism or default_name(index), dict(self.options)
-        if "recovery" in options:
-            options["epsilon"] = epsilon_for(index, mechanism=name, **options)
-            del options["recovery"]
-        made: Mechanism = find_mechanism(name)(**options)(index)
-        return made
 
     def secret(self) -> bytes | None:
         """Return the run key itself."""
@@ -143,7 +140,7 @@ def privatize(
     ----------
     texts : str or iterable of str
     epsilon : float
-        Per unit of the index's distance.
+        Per unit of the index's distance. Give this or a recovery.
     recovery : float
         In place of epsilon: the largest share of content words that an attacker who guesses word by word may recover; see
         :func:`textpriv.guarantees.epsilon.choose_epsilon`.
@@ -159,28 +156,19 @@ def privatize(
     str or list of str
         One text for each that was given, in order. ``Privatizer(...).statement`` says what is guaranteed.
 
-    Raises
-    ------
-    TextprivError
-        Without an epsilon or a recovery, with both, or if the index or the language cannot be used.
-
     Examples
     --------
     >>> private = privatize("The patient was admitted with chest pain.", epsilon=3.0)
     >>> private.endswith(".")
     True
     """
-    name = f"{BUILTIN}{language or DEFAULT_LANGUAGE}"
-    opened = None
-    if isinstance(index, str | os.PathLike):
-        name = os.fspath(index)
-    elif index is not None:
-        opened = index
+    amount = protection("privatize", epsilon=epsilon, recovery=recovery)
+    if index is None or isinstance(index, str | os.PathLike):
+        index = open_index(index or f"{BUILTIN}{language or DEFAULT_LANGUAGE}")
     private = PrivatizerSettings(
-        name,
-        options=protection("privatize", epsilon=epsilon, recovery=recovery),
+        options=amount,
         policy={} if policy is None else policy.to_dict(),
         run_key=None,
         language=language,
-    ).build(opened)
+    ).build(index)
     return private.privatize(texts) if isinstance(texts, str) else list(private.pipe(texts))

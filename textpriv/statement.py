@@ -1,8 +1,7 @@
 """The statement of a release: what is guaranteed, for whom, what is not protected, and under which assumptions.
 
-One frozen object travels with every release of ``textpriv`` and every estimator of ``pairwise``. It computes no mechanism.
-Sentences about one part stand in that part: those about tokens in ``tokenization/policy.py``, about spans in ``spans/``.
-Printed bounds are rounded up, so the printed number is a bound as well.
+Sentences about tokens, such as punctuation, are in ``tokenization/policy.py``, those about spans in ``spans/``. Printed
+bounds are rounded up, so the printed number is a bound as well.
 """
 
 from __future__ import annotations
@@ -40,34 +39,17 @@ class Together(NamedTuple):
 class PrivacyStatement:
     """The guarantee of a mechanism, an estimator, or a release made with it.
 
-    Attributes
-    ----------
-    mechanism : str
-        The mechanism or algorithm, with its settings.
-    adjacency : str
-        Between which inputs the guarantee holds.
-    epsilon, delta : float
-        The constant in ``unit`` (None if there is no finite bound, infinite without noise), and the additive term.
-    unit : str
-        What epsilon is measured in; with ``by_distance=False`` whose change is covered, such as "one record".
-    proved : bool
-        Whether the guarantee as stated here is proved for what runs.
-    proof : str
-        Paper, section and equation of the proof.
-    assumptions : tuple of str
-        What the proof takes for granted about the world.
-    not_protected : tuple of str
-        What stays visible, or is released as it is.
-    figures : mapping of str to float
-        Derived numbers: ``worst_word_loss`` (nats); ``unknown_word_loss`` (nats, a word outside the vocabulary against any
-        word of it); ``reference_distance`` and ``reference_distance_90`` (half and nine tenths of all tokens have their
-        10th nearest word within it); ``reference_loss`` and ``reference_loss_90`` (nats there); ``numerical_slack`` (nats
-        that rounding may add); ``bounded_range`` and ``largest_range`` (width in nats of the interval of a loss, per unit
-        of distance and at most).
-    notes : tuple of str
-        Anything else a reader must know.
-    by_distance : bool
-        Whether the loss grows with the distance of two inputs, as of words, or is one bound for a change of ``unit``.
+    ``epsilon`` is in ``unit``, which with ``by_distance=False`` names whose change is covered, such as "one record". It is
+    None if there is no finite bound, and infinite without noise. ``adjacency`` says between which inputs the guarantee
+    holds, and ``by_distance`` whether the loss grows with their distance, as of words. ``proved`` says whether the guarantee
+    as stated here is proved for what runs; ``proof`` has paper, section and equation, and ``assumptions`` what it takes for
+    granted about the world. ``not_protected`` lists what stays visible, or is released as it is.
+
+    ``figures`` has derived numbers: ``worst_word_loss`` (nats); ``unknown_word_loss`` (nats, a word outside the vocabulary
+    against any word of it); ``reference_distance`` and ``reference_distance_90`` (half and nine tenths of all tokens have
+    their 10th nearest word within it); ``reference_loss`` and ``reference_loss_90`` (nats there); ``numerical_slack`` (nats
+    that rounding may add); ``bounded_range`` and ``largest_range`` (width in nats of the interval of a loss, per unit of
+    distance and at most).
     """
 
     mechanism: str
@@ -105,7 +87,7 @@ class PrivacyStatement:
         )
 
     def with_columns(self, columns: Collection[str]) -> PrivacyStatement:
-        """Return a copy that names columns which are released as written; the first 20 of their names are printed."""
+        """Return a copy that names columns which are released as written, the first 20 of them."""
         if not columns:
             return self
         names = ", ".join(islice(columns, _SHOWN)) + (", ..." if len(columns) > _SHOWN else "")
@@ -116,23 +98,17 @@ class PrivacyStatement:
     def loss_at(self, distance: float) -> float:
         """Largest loss, in nats, between two words at a distance: odds of at most ``exp(loss)`` to 1.
 
-        ``epsilon * distance``, at most the worst loss between any two words, plus ``numerical_slack``. Words at distance 0
-        have the same output distribution: 0. Infinite if the statement has no epsilon.
+        Words at distance 0 have the same output distribution: 0. Infinite if the statement has no epsilon.
         """
         if self.epsilon is None:
             return math.inf
         if not distance >= 0:
             raise TextprivError(f"a distance is a number from 0 up; got {distance}.")
-        if distance == 0:
-            return 0.0
         worst = self.figures.get("worst_word_loss", math.inf)
-        return min(self.epsilon * distance, worst) + self._slack
+        return min(self.epsilon * distance, worst) + self._slack if distance else 0.0
 
     def range_at(self, distance: float) -> float:
-        """Width, in nats, of the interval in which the loss between two words at a distance moves over all outputs.
-
-        At most twice the largest loss; less for a mechanism that states a bounded range. A range of eta is eta^2 / 8-zCDP.
-        """
+        """Width, in nats, of the interval in which the loss between two words at a distance moves over all outputs."""
         width = 2 * self.loss_at(distance)
         if distance > 0:
             slope = self.figures.get("bounded_range", math.inf)
@@ -152,20 +128,9 @@ class PrivacyStatement:
         Documents with different numbers of tokens, or that differ in tokens which are not drawn, can be distinguished
         for certain: no figure covers them.
 
-        Parameters
-        ----------
-        words : int
-            Words that differ; the documents are equal otherwise. Words of several documents count together.
-        distance : float
-            As for :meth:`loss_at`.
-        delta : float
-            In [0, 1).
-
-        Returns
-        -------
-        Together
-            The lesser of the sum, and zCDP by bounded range: a range of eta is eta^2 / 8-zCDP (Cesar and Rogers, "Bounding,
-            Concentrating, and Truncating", 2021).
+        The documents are equal otherwise; words of several documents count together. The lesser of two bounds: the sum of
+        all losses, and at a ``delta`` above 0 zCDP by bounded range, of which a range of eta is eta^2 / 8 (Cesar and
+        Rogers, "Bounding, Concentrating, and Truncating", 2021).
         """
         if not (words >= 0 and 0 <= delta < 1):
             raise TextprivError(
@@ -202,9 +167,22 @@ class PrivacyStatement:
         """Sentences about the bound."""
         if self.epsilon is None:
             return ["Nothing that can be stated as a number."]
-        if not self.by_distance:
-            return self._between_data_sets()
         claim = at_most(self.epsilon)
+        if not self.by_distance:
+            if not math.isfinite(self.epsilon):
+                return ["Nothing: it is not private, since no noise was added."]
+            plus = f", plus {at_most(self.delta, 3)}" if self.delta > 0 else ""
+            lines = [
+                f"Two data sets differ by {self.unit} ({self.adjacency}).",
+                f"Any set of outcomes is at most exp({claim}) = {factor_in_words(self.epsilon)} times as likely under one "
+                f"as under the other{plus}.",
+            ]
+            # P(loss > epsilon) - e^epsilon Q(loss > epsilon) is at most delta; P(loss > epsilon) by itself is larger.
+            chance = (
+                f"The {at_most(self.delta, 3)} is added to a probability. The chance that odds exceed exp({claim}) may be "
+                "many times that."
+            )
+            return [*lines, chance] if plus else lines
         slack = f" Rounding adds at most {at_most(self._slack, 2)} nats." if self._slack else ""
         lines = [
             "Seeing a released word changes anyone's odds between two possible originals by at most a factor of "
@@ -230,30 +208,11 @@ class PrivacyStatement:
             )
         return [*lines, *self.documents]
 
-    def _between_data_sets(self) -> list[str]:
-        assert self.epsilon is not None
-        if not math.isfinite(self.epsilon):
-            return ["Nothing: it is not private, since no noise was added."]
-        claim = at_most(self.epsilon)
-        plus = f", plus {at_most(self.delta, 3)}" if self.delta > 0 else ""
-        lines = [
-            f"Two data sets differ by {self.unit} ({self.adjacency}).",
-            f"Any set of outcomes is at most exp({claim}) = {factor_in_words(self.epsilon)} times as likely under one as "
-            f"under the other{plus}.",
-        ]
-        if plus:
-            # P(loss > epsilon) - e^epsilon Q(loss > epsilon) is at most delta; P(loss > epsilon) by itself is larger.
-            lines.append(
-                f"The {at_most(self.delta, 3)} is added to a probability. The chance that odds exceed exp({claim}) may be "
-                "many times that."
-            )
-        return lines
-
     @property
     def documents(self) -> list[str]:
         """Sentences about documents that differ in 100 words; none without such figures."""
-        distance = self.figures.get("reference_distance")
-        if distance is None or self.epsilon is None or not 0 < distance < math.inf:
+        distance = self.figures.get("reference_distance", math.inf)
+        if self.epsilon is None or not 0 < distance < math.inf:
             return []
         reach = at_most(distance, 4)  # the bound is computed for the distance as it is printed
         found = self.documents_within(DOCUMENT_WORDS, float(reach))
@@ -276,14 +235,14 @@ class PrivacyStatement:
     @property
     def typical_odds(self) -> str:
         """The sentences about tokens and their neighbours; empty without such figures."""
-        figures = self.figures
-        needed = {
+        names = [
             f"reference_{what}{share}" for what in ("loss", "distance") for share in ("", "_90")
-        }
-        if not needed <= figures.keys():
+        ]
+        if not self.figures.keys() >= {*names}:
             return ""
-        half, most = (odds_in_words(figures[f"reference_loss{share}"]) for share in ("", "_90"))
-        near, far = (at_most(figures[f"reference_distance{share}"], 4) for share in ("", "_90"))
+        losses_and_distances = [self.figures[name] for name in names]
+        half, most = map(odds_in_words, losses_and_distances[:2])
+        near, far = (at_most(distance, 4) for distance in losses_and_distances[2:])
         return (
             f"A token and its 10th nearest word: odds of at most {half} for half of all tokens (distance up to {near}). For "
             f"nine tenths: at most {most} (up to {far})."
@@ -308,14 +267,10 @@ class PrivacyStatement:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        claim = "none" if self.epsilon is None else f"{at_most(self.epsilon)}"
-        claim += (
-            f" {self.unit}"
-            if self.by_distance
-            else f", delta {at_most(self.delta)} for {self.unit}"
-        )
+        claim = "none" if self.epsilon is None else at_most(self.epsilon)
+        claim += "" if self.by_distance else f", delta {at_most(self.delta)} for"
         return (
-            f"PrivacyStatement({self.mechanism}: epsilon {claim}, "
+            f"PrivacyStatement({self.mechanism}: epsilon {claim} {self.unit}, "
             f"{self.verdict}, {len(self.not_protected)} not protected)"
         )
 
@@ -366,8 +321,6 @@ def renyi_surcharge(order: float, delta: float) -> float:
 def at_most(value: float, digits: int = 6) -> str:
     """Write a number rounded up to some significant digits, as ``format(value, ".6g")`` does.
 
-    Examples
-    --------
     >>> at_most(2.0), at_most(1.2341, 3), at_most(1234567.0, 3)
     ('2', '1.24', '1.24e+06')
     """
@@ -389,8 +342,6 @@ def _written(value: float, digits: int, way: str) -> str:
 def odds_in_words(nats: float) -> str:
     """Write odds of at most ``exp(nats)`` to 1, rounded up by less than 10 %.
 
-    Examples
-    --------
     >>> odds_in_words(3.0), odds_in_words(14.9), odds_in_words(60.0), odds_in_words(math.inf)
     ('20.1 to 1', '3.0 million to 1', '1.2 x 10^26 to 1', 'no bound')
     """

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from textpriv.cli.messages import say, waiting, warn
-from textpriv.errors import TextprivError
+from textpriv.errors import MechanismError, TextprivError
 from textpriv.files import lost_by
-from textpriv.mechanisms import NO_DEFAULT, default_name, find_mechanism, mechanism_names
+from textpriv.mechanisms import find_mechanism, make_mechanism, mechanism_names, protection
+from textpriv.mechanisms.default import default_name
 from textpriv.tokenization.policy import TOKEN_CLASSES, TokenPolicy
 
 if TYPE_CHECKING:
@@ -115,12 +116,9 @@ class RunningOptions(OptionGroup):
 
 
 class MechanismOptions(OptionGroup):
-    """Which mechanism is used, over which index, at how much privacy.
+    """Which mechanism is used, over which index, at how much privacy."""
 
-    After :meth:`settings` of a recovery, ``chosen`` is what was found for it.
-    """
-
-    chosen = None
+    chosen = None  # what was found for a recovery, after :meth:`settings`
     index: str | None = INDEX
     epsilon: float | None = option(
         "--epsilon", "-e", help="Privacy parameter: smaller is more private. Instead of --recovery."
@@ -170,32 +168,49 @@ class MechanismOptions(OptionGroup):
 
     def settings(self) -> dict[str, Any]:
         """Return all keyword arguments of the mechanism; refuse those that it does not take."""
-        found = {} if self.prior is None else {"prior": self.prior}
-        found |= dict(map(_read_setting, self.option or ()))
-        named = {"epsilon": self.epsilon, "levels": self.levels, "recovery": self.recovery}
-        amount = {name: value for name, value in named.items() if value is not None}
-        if not amount:
-            raise typer.BadParameter(NO_DEFAULT, param_hint="--recovery")
+        amounts = {"epsilon": self.epsilon, "recovery": self.recovery, "levels": self.levels}
+        try:
+            settings = protection("textpriv", **amounts)
+        except MechanismError as error:
+            raise typer.BadParameter(str(error)) from None
         if self.recovery_on is not None and self.recovery is None:
             raise typer.BadParameter("--recovery-on needs --recovery")
-        if len(amount) > 1:
-            raise typer.BadParameter("give one of --epsilon, --recovery and --levels")
+        settings |= {} if self.prior is None else {"prior": self.prior}
+        settings |= dict(map(_read_setting, self.option or ()))
         takes = {*inspect.signature(find_mechanism(self.mechanism_name)).parameters, "recovery"}
-        for name in (*found, *amount):
+        for name in settings:
             if name not in takes:
                 raise typer.BadParameter(f"{self.mechanism_name} has no setting {name}")
         if self.option:
-            self._try({"epsilon": 1.0} if self.recovery is not None else amount, found)
-        if self.recovery is not None:
-            amount = {"epsilon": self._epsilon_of_recovery(found)}
-        return {**amount, **found}
+            self._try(settings)
+        if self.recovery is None:
+            return settings
+        from textpriv.evaluation.best_attacker import attackers_in_words
+        from textpriv.guarantees.epsilon import with_epsilon
 
-    def _try(self, amount: dict[str, Any], found: dict[str, Any]) -> None:
+        index = self.opened
+        with waiting("looking for the epsilon (a minute for 25,000 words)"):
+            settings, chosen = with_epsilon(index, self.mechanism_name, settings)
+        assert chosen is not None
+        self.chosen = chosen
+        told = attackers_in_words(*chosen.rates)
+        text = "text of the index's language model" if index.model else "words of general English"
+        if index.domain is not None:
+            text, told = "words of the domain", f"in the domain, {told}"
+            if chosen.general is not None:
+                told += f" In general English, guessing recovers {chosen.general:.1%}."
+        say(f"epsilon {chosen.epsilon:g}: {told} Estimates: on {text}.")
+        return settings
+
+    def _try(self, settings: dict[str, Any]) -> None:
         """Draw a word and look at its distribution: a mechanism from elsewhere may not check its settings itself."""
         from textpriv.randomness import Stream
 
+        tried = dict(settings)
+        if tried.pop("recovery", None) is not None:
+            tried["epsilon"] = 1.0
         try:
-            made = find_mechanism(self.mechanism_name)(**amount, **found)(self.opened)
+            made = make_mechanism(self.opened, self.mechanism_name, **tried)
             made.sample([0], Stream())
             _ = made.has_log_prob and made.log_prob(0)
         except TextprivError:
@@ -206,27 +221,9 @@ class MechanismOptions(OptionGroup):
                 f"{self.mechanism_name} fails with {given} ({type(error).__name__}). Give it other values"
             ) from None
 
-    def _epsilon_of_recovery(self, found: dict[str, Any]) -> float:
-        """Find the epsilon of a recovery rate, and say what an attacker recovers."""
-        from textpriv.evaluation.best_attacker import attackers_in_words
-        from textpriv.guarantees.epsilon import choose_epsilon
-
-        index, name = self.opened, self.mechanism_name
-        with waiting("looking for the epsilon (a minute for 25,000 words)"):
-            chosen = choose_epsilon(index, recovery=self.recovery, mechanism=name, **found)
-        self.chosen = chosen
-        told = attackers_in_words(*chosen.rates)
-        text = "text of the index's language model" if index.model else "words of general English"
-        if index.domain is not None:
-            text, rate = "words of the domain", chosen.general
-            told = f"in the domain, {told}"
-            told += "" if rate is None else f" In general English, guessing recovers {rate:.1%}."
-        say(f"epsilon {chosen.epsilon:g}: {told} Estimates: on {text}.")
-        return chosen.epsilon
-
     def build(self) -> Mechanism:
         """Return the mechanism over its index."""
-        made: Mechanism = find_mechanism(self.mechanism_name)(**self.settings())(self.opened)
+        made: Mechanism = make_mechanism(self.opened, self.mechanism_name, **self.settings())
         return made
 
 

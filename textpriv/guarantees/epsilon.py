@@ -39,11 +39,11 @@ from textpriv.files import atomic_write, cache_folder
 from textpriv.index.builtin import ENGLISH
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
-from textpriv.mechanisms import default_name, find_mechanism
+from textpriv.mechanisms import default_name, make_mechanism, protection
 from textpriv.mechanisms.base import ALGORITHM, Mechanism, checksum, positive
+from textpriv.mechanisms.default import DEFAULT_PRIORS
 from textpriv.statement import at_least
 from textpriv.vocabulary.builtin import read_manifest
-from textpriv.vocabulary.priors import DEFAULT_PRIOR
 
 __all__ = [
     "Candidate",
@@ -66,18 +66,10 @@ _LARGE = 10_000  # words of an index over which a search takes more than some se
 class Choice:
     """An epsilon, and how it was found.
 
-    Attributes
-    ----------
-    target : str
-        "recovery", "odds" or "keep".
-    wanted, value : float
-        The figure asked for, and that at ``epsilon``.
-    standard_error : float
-        Of ``value``: 0 where it is exact.
-    reader, reader_error : float, or None
-        With "recovery": as of :meth:`BestAttacker.reader`. An estimate, and no bound on better models.
-    general : float or None
-        With "recovery" over an index with a domain: the exact share in general English. ``value`` is that in the domain.
+    ``target`` is "recovery", "odds" or "keep"; ``wanted`` is the figure asked for, and ``value`` that at ``epsilon``, with
+    a ``standard_error`` of 0 where it is exact. With "recovery", ``reader`` is as of :meth:`BestAttacker.reader`, an
+    estimate and no bound on better models. Over an index with a domain ``general`` is then the exact share in general
+    English, and ``value`` that in the domain.
     """
 
     epsilon: float
@@ -101,6 +93,17 @@ def epsilon_for(index: Index, **wanted: Any) -> float:
     return choose_epsilon(index, **wanted).epsilon
 
 
+def with_epsilon(
+    index: Index, mechanism: str | None, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], Choice | None]:
+    """Return a mechanism's options with the epsilon of their ``recovery``, if any, and how that was found."""
+    if "recovery" not in options:
+        return dict(options), None
+    chosen = choose_epsilon(index, mechanism=mechanism, **options)
+    others = {name: value for name, value in options.items() if name != "recovery"}
+    return {"epsilon": chosen.epsilon, **others}, chosen
+
+
 def choose_epsilon(
     index: Index,
     *,
@@ -113,9 +116,7 @@ def choose_epsilon(
     mechanism: str | None = None,
     **settings: Any,
 ) -> Choice:
-    """Find the epsilon of a wanted protection.
-
-    Words are written as often as :attr:`Index.word_frequency` says.
+    """Find the epsilon of a wanted protection; words are written as often as :attr:`Index.word_frequency` says.
 
     Parameters
     ----------
@@ -127,8 +128,7 @@ def choose_epsilon(
         ``context``): the upper end of its 95 % interval is at most the share. It bounds no better attacker. ``value`` and
         ``reader`` are then measured on 10,000 other words.
     odds : float
-        The largest odds, to 1, that one output allows between two words at ``distance``, rounding included. Holds for every
-        mechanism.
+        The largest odds, to 1, that one output of any mechanism allows between two words at ``distance``.
     keep : float
         The mean probability that a token stays as it is, over at most 512 words of a fixed public sample.
     of : {"content", "all"}
@@ -139,20 +139,14 @@ def choose_epsilon(
     distance : float, optional
         With ``odds``; default ``index.reference_distance``.
     mechanism : str, optional
-        A registered name, or a short one. Default: TEM, or TreeTEM over a tree.
-    **settings
-        Further settings of the mechanism, such as ``prior`` and ``gamma``.
+        A name, by default that of the index; its further settings are ``**settings``.
 
     Raises
     ------
     MechanismError
         Unless exactly one figure is asked for, and it is within reach.
     """
-    asked = (recovery, odds, keep)
-    if sum(value is not None for value in asked) != 1:
-        raise MechanismError(
-            "say how much protection you want: give one of recovery, odds and keep."
-        )
+    protection("choose_epsilon", recovery=recovery, odds=odds, keep=keep)
     if odds is not None:
         given = index.reference_distance if distance is None else distance
         apart = positive("the reference distance", given)
@@ -160,10 +154,9 @@ def choose_epsilon(
         if epsilon <= 0:
             raise MechanismError(f"no epsilon gives odds of {odds} to 1. Choose odds above 1.")
         return Choice(epsilon, "odds", float(odds), float(odds), 0.0)
-    configure = find_mechanism(mechanism or default_name(index))
 
     def make(epsilon: float) -> Mechanism:
-        made: Mechanism = configure(epsilon=epsilon, **settings)(index)
+        made: Mechanism = make_mechanism(index, mechanism, epsilon=epsilon, **settings)
         return made
 
     if keep is None:
@@ -220,9 +213,10 @@ def _by_recovery(
         "mechanism": one.binding(),
         "wanted": [wanted, of, checksum(weights), None if context is None else context.digests],
     }
-    file, bound = _named(binding)
-    record = _find_record(file, bound)
-    if record is not None:
+    bound = json.loads(json.dumps(binding))  # as it comes back from a file
+    digest = hashlib.sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest()
+    file = cache_folder() / "epsilons" / f"{digest[:32]}.json"
+    if (record := _find_record(file, bound)) is not None:
         return Choice(**record)
     if len(index) >= _LARGE:
         time = "about a minute" if context is None else "some minutes"
@@ -250,13 +244,6 @@ def _by_recovery(
     return chosen
 
 
-def _named(binding: Mapping[str, Any]) -> tuple[Path, Any]:
-    """Return the file of a binding's record, and the binding as it comes back from JSON."""
-    bound = json.loads(json.dumps(binding))
-    digest = hashlib.sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest()
-    return cache_folder() / "epsilons" / f"{digest[:32]}.json", bound
-
-
 def _find_record(file: Path, bound: Any) -> dict[str, Any] | None:
     """Return what was recorded for exactly this binding, or None; a damaged file is ignored, with a warning."""
     for entry in read_manifest("en")["records"]:
@@ -276,24 +263,9 @@ def _find_record(file: Path, bound: Any) -> dict[str, Any] | None:
 class Candidate:
     """A mechanism at the wanted recovery, and what is left of the words.
 
-    Attributes
-    ----------
-    index : str
-        The index, by the name it was given under.
-    mechanism : str
-        Short name, as for ``--mechanism``.
-    prior : str
-    epsilon : float
-        Rounded down.
-    recovered : float
-        Share of tokens that are recovered.
-    reader : float or None
-        The same by a reader of whole texts.
-    kept : float
-        Share of tokens that stay as they are.
-    distance : float
-        Mean distance between a word and its output, as a part of that between two unrelated tokens. Both are at the start of
-        a document for a mechanism that reads its context.
+    ``recovered`` is the share of tokens that are recovered, ``reader`` the same by a reader of whole texts, and ``kept``
+    the share of tokens that stay as they are. ``distance`` is the mean one between a word and its output, as a part of that
+    between two unrelated tokens. Both are at the start of a document for a mechanism that reads its context.
     """
 
     index: str
@@ -316,22 +288,17 @@ class Candidate:
     @property
     def is_default(self) -> bool:
         """Whether it is the mechanism and prior of an index where none is named."""
-        return (self.mechanism, self.prior) in (("tem", DEFAULT_PRIOR), ("tree", "full"))
+        return (self.mechanism, self.prior) in DEFAULT_PRIORS.items()
 
 
 @dataclass(frozen=True)
 class MechanismRanking:
-    """Candidates at the same recovery: the default first, the others by how near they keep words.
-
-    Attributes
-    ----------
-    candidates : tuple of Candidate
-    left_out : tuple of str
-        Mechanisms that cannot be set to this recovery, with the reason.
-    """
+    """Candidates at the same recovery: the default first, the others by how near they keep words."""
 
     candidates: tuple[Candidate, ...]
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[
+        str, ...
+    ] = ()  # mechanisms that cannot be set to this recovery, with the reason
 
     @property
     def best(self) -> Candidate:
@@ -361,7 +328,7 @@ def choose(
     recovery, of, context
         As for :func:`choose_epsilon`.
     mechanisms : sequence of str
-        Registered names of further mechanisms, to compare with their own settings.
+        Names of further mechanisms, to compare with their own settings.
 
     Raises
     ------
@@ -400,7 +367,7 @@ def choose(
             except OutOfReachError as error:
                 left_out.append(f"{short} over {name} with prior {prior}: {error}")
                 continue
-            made = find_mechanism(short)(epsilon=found.epsilon, **settings)(index)
+            made = make_mechanism(index, short, epsilon=found.epsilon, **settings)
             shares = found.value, found.reader, *_nearness(made, ruler)
             compared.append(Candidate(name, short, prior, found.epsilon, *shares))
     if not compared:
@@ -410,7 +377,7 @@ def choose(
 
 
 def _nearness(mechanism: Mechanism, ruler: Index) -> tuple[float, float]:
-    """Return how often a token stays, and the mean distance of its output in an index, as a :class:`Candidate` says it."""
+    """Return ``kept`` and ``distance`` of a :class:`Candidate`."""
     prior = ruler.word_frequency
     sample = WordSample.of(prior, _WORDS)
     apart, rows = ruler.distances_of(sample.ids), OutputDistribution(mechanism).rows(sample.ids)

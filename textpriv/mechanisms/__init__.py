@@ -2,7 +2,7 @@
 
 A registered function takes a mechanism's settings and returns a callable that makes the mechanism over an index. Other
 distributions add theirs by the entry point group ``textpriv_mechanisms``. No mechanism is imported here, since every
-spaCy pipeline of the environment imports this registry.
+spaCy pipeline of the environment imports this registry. The default is in ``mechanisms/default.py``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,10 @@ from typing import Any
 import catalogue
 
 from textpriv.errors import MechanismError
+from textpriv.mechanisms.default import default_name
 
-__all__ = ["default_name", "find_mechanism", "mechanism_names", "registry"]
+__all__ = ["default_name", "find_mechanism", "make_mechanism", "mechanism_names", "registry"]
 registry = catalogue.create("textpriv", "mechanisms", entry_points=True)
-
-NO_DEFAULT = (
-    "say how much protection you want, which has no default. A recovery of 0.1 means: an attacker who guesses word by word "
-    "recovers at most 10 % of content words. Or give an epsilon, if you know which."
-)
 
 
 def __dir__() -> list[str]:
@@ -57,16 +53,19 @@ def find_mechanism(name: str) -> Any:
     return registry.get(registered)
 
 
-def default_name(index: Any) -> str:
-    """Short name of the mechanism of an index where none is named: TreeTEM over a tree, else TEM."""
-    return "tree" if getattr(index, "space", None) == "tree" else "tem"
+def make_mechanism(index: Any, name: str | None = None, **settings: Any) -> Any:
+    """Make the mechanism of a name over an index, by default that of the index."""
+    return find_mechanism(name or default_name(index))(**settings)(index)
 
 
 def protection(form: str, **given: Any) -> dict[str, Any]:
     """Return the one amount of protection that is given; refuse none and several."""
     amounts = {name: value for name, value in given.items() if value is not None}
     if not amounts:
-        raise MechanismError(f"{form}: {NO_DEFAULT}")
+        raise MechanismError(
+            f"{form}: say how much protection you want, which has no default. A recovery of 0.1 means: an attacker who "
+            "guesses word by word recovers at most 10 % of content words. Or give an epsilon, if you know which."
+        )
     if len(amounts) > 1:
         raise MechanismError(f"{form} takes exactly one of {', '.join(given)}.")
     return amounts

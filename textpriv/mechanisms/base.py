@@ -6,11 +6,12 @@ A mechanism sees ids, distances and random words, never a string, a file or a pi
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from textpriv.errors import MechanismError, WrongIndexError
 from textpriv.index.index import Index
+from textpriv.index.spaces import MANHATTAN
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.pairs import log_normalisers, stay_bounds
 from textpriv.randomness import RandomWords, as_stream
@@ -99,35 +101,16 @@ class Mechanism(ABC):
     def sample_documents(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
-        """Draw one output for every token of several documents.
+        """Draw one output for every token of several documents, shape (T,).
 
-        Parameters
-        ----------
-        ids : ndarray of int32, shape (T,)
-            Word ids, or ``UNKNOWN``, of all documents one after the other.
-        offsets : ndarray of int64, shape (D + 1,)
-            Document j holds ``ids[offsets[j]:offsets[j + 1]]``.
-        streams : sequence of D random streams
-            Document j reads only its own, so that its draws depend on nothing else.
-
-        Returns
-        -------
-        ndarray of int32, shape (T,)
+        ``ids``, shape (T,), are word ids or ``UNKNOWN``; document j is ``ids[offsets[j]:offsets[j + 1]]``. It reads only its
+        own stream, so that its draws depend on nothing else.
         """
 
     def sample(self, ids: ArrayLike, rng: RandomWords | np.random.Generator) -> NDArray[np.int32]:
-        """Draw an independent output for every word.
+        """Draw an independent output for every word id, shape (T,); -1 stands for any unknown word.
 
-        Parameters
-        ----------
-        ids : array_like of int, shape (T,)
-            Word ids; -1 stands for any unknown word.
-        rng : textpriv.randomness.Stream or numpy.random.Generator
-            A generator is predictable: for experiments only.
-
-        Returns
-        -------
-        ndarray of int32, shape (T,)
+        ``rng`` is a :class:`textpriv.randomness.Stream`, or for experiments a generator, which is predictable.
         """
         given = np.asarray(ids)
         if given.size == 0:
@@ -164,12 +147,8 @@ class Mechanism(ABC):
     ) -> NDArray[np.float64]:
         """Return the probability of each drawn word after candidates for its original, shape (D, K), for attacks in context.
 
-        Parameters
-        ----------
-        released : ndarray of int, shape (T,)
-            All released tokens; -2 - s for symbol number s. D of them were drawn.
-        words : ndarray of int, shape (D, K)
-            Candidates; V stands for an unknown word.
+        ``released``, shape (T,), are all tokens, -2 - s for symbol number s. D of them were drawn, and ``words``, shape
+        (D, K), are their candidates; V stands for an unknown word.
         """
         raise MechanismError(
             f"{self.name} reads its context and has no emissions(), so no attack on it can be measured. Add the method, or "
@@ -225,10 +204,7 @@ class Mechanism(ABC):
     def likeliest_inputs(
         self, prior: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
-        """Return for each output its likeliest input under how often each word is written, and their joint probability.
-
-        None where there is no quicker way than over all pairs.
-        """
+        """Return for each output its likeliest input under a prior, and their joint probability, if there is a quick way."""
         return None
 
     def caveats(self) -> tuple[str, ...]:
@@ -246,27 +222,22 @@ class Mechanism(ABC):
         }
 
     def _stated(self, title: str, proof: str, public: str, **figures: float) -> PrivacyStatement:
-        """Return the statement ``P_w(y) <= exp(epsilon d(w, w')) P_w'(y)`` of one drawn word.
-
-        Parameters
-        ----------
-        title, proof : str
-            As in :class:`PrivacyStatement`.
-        public : str
-            What must be public, and fixed before any private text was seen.
-        **figures : float
-            ``worst_word_loss`` and ``unknown_word_loss``: the largest between any two words, unknown ones included, and
-            with an unknown one, in nats. ``numerical_slack``: what rounding may add to them. Further figures.
-        """
+        """Return the statement ``P_w(y) <= exp(epsilon d(w, w')) P_w'(y)`` of one drawn word, of what must be ``public``."""
         index, worst, slack = self.index, figures["worst_word_loss"], figures["numerical_slack"]
         half, most = index.reference_distance, index.reference_distance_90
+        kind = "Manhattan" if index.space == MANHATTAN else "Euclidean"
+        unit = f"per unit of {kind} distance between the rounded vectors"
+        if isinstance(index, Tree):
+            unit = "per unit of the tree's height"
+        elif index.axes is not None:
+            unit += " and learned axes"
         note = f"{self.name} has no closed form, so the statement cannot say how often names stay"
         stated = PrivacyStatement(
             mechanism=title,
             adjacency="any two words of the vocabulary, or one of them and an unknown word, in one place of the text",
             epsilon=self.epsilon,
             delta=0.0,
-            unit=_unit_of(index),
+            unit=unit,
             proved=True,
             proof=proof,
             assumptions=(
@@ -285,7 +256,12 @@ class Mechanism(ABC):
             },
             notes=() if self.has_log_prob else (note,),
         )
-        return _with_metric(stated, index)
+        if index.domain is not None:
+            told = "Recovery rates are about words as texts of the domain write them"
+            is_public = () if index.axes else ("the texts of the domain are public",)
+            notes = [f"{told} (SHA-256 of their frequencies: {checksum(index.domain)[:16]})"]
+            stated = stated.extended(assumptions=is_public, notes=notes)
+        return stated if index.axes is None else index.axes.added_to(stated)
 
     @cached_property
     def _kept_names(self) -> tuple[str, ...]:
@@ -306,16 +282,20 @@ class Mechanism(ABC):
     def _kept_words(self) -> tuple[str, ...]:
         """Name the function words and how often they stay, and count content words that stay more often than not."""
         is_content = self.index.vocabulary.is_content
-        listed, bounds = self.index.vocabulary.function_words, self._stay_bounds()
+        listed, decay = self.index.vocabulary.function_words, self.exponential_decay()
         lines = [listed.sentence] if listed.words else []
         where = " at the start of a text" if self.reads_context else ""
-        if bounds is None:
+        if decay is not None:
+            least, most = stay_bounds(self.index, *decay)
+        elif (exact := self.stay_probabilities()) is not None:
+            least = most = exact
+        else:
             return tuple(lines)
         if listed.words:
-            half = float(np.quantile(bounds[0][~is_content], 0.5, method="higher"))
+            half = float(np.quantile(least[~is_content], 0.5, method="higher"))
             lines[0] += f". Half of them stay{where} with probability {at_least(half, 2)} or more"
-        sure = is_content & (bounds[0] > 0.5)
-        doubtful = np.flatnonzero(is_content & ~sure & (bounds[1] > 0.5))
+        sure = is_content & (least > 0.5)
+        doubtful = np.flatnonzero(is_content & ~sure & (most > 0.5))
         step = -(-len(doubtful) // _LOOKED_AT) or 1
         kept = [word for word in doubtful[::step] if np.exp(self.log_prob(word)[word]) > 0.5]
         lines.append(
@@ -324,18 +304,10 @@ class Mechanism(ABC):
         )
         return tuple(lines)
 
-    def _stay_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Return bounds on how often each word stays, quickly; None where there are none."""
-        if (decay := self.exponential_decay()) is not None:
-            return stay_bounds(self.index, *decay)
-        exact = self.stay_probabilities()
-        return None if exact is None else (exact, exact)
-
     def resolve(self, word: str | int) -> int:
         """Return the id of a word given as text or id, such as ``UNKNOWN``."""
-        if isinstance(word, int | np.integer) and word == UNKNOWN:
-            return UNKNOWN
-        return self.index.vocabulary.resolve(word)
+        is_unknown = isinstance(word, int | np.integer) and word == UNKNOWN
+        return UNKNOWN if is_unknown else self.index.vocabulary.resolve(word)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), self.index, **self.settings()), ()
@@ -348,28 +320,22 @@ class Mechanism(ABC):
         return f"{self.name}({', '.join(listed)})"
 
 
+def configured(kind: Callable[..., Mechanism]) -> Callable[..., Callable[[Index], Mechanism]]:
+    """Return the function that is registered for a mechanism: it takes the settings, and returns what takes the index."""
+
+    def configure(**settings: Any) -> Callable[[Index], Mechanism]:
+        return partial(kind, **settings)
+
+    _, *own = inspect.signature(kind).parameters.values()
+    # spaCy reads the names and the defaults of a config here.
+    keywords = [each.replace(kind=each.KEYWORD_ONLY, annotation=Any) for each in own]
+    configure.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    return configure
+
+
 def checksum(array: NDArray[Any]) -> str:
     """Return a checksum of the values of an array."""
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
-
-
-def _with_metric(stated: PrivacyStatement, index: Index) -> PrivacyStatement:
-    """Add what a domain and axes say to a statement."""
-    if index.domain is not None:
-        told = "Recovery rates are about words as texts of the domain write them"
-        digest = checksum(index.domain)[:16]
-        is_public = () if index.axes else ("the texts of the domain are public",)
-        notes = [f"{told} (SHA-256 of their frequencies: {digest})"]
-        stated = stated.extended(assumptions=is_public, notes=notes)
-    return stated if index.axes is None else index.axes.added_to(stated)
-
-
-def _unit_of(index: Index) -> str:
-    if isinstance(index, Tree):
-        return "per unit of the tree's height"
-    kind = "Manhattan" if index.space == "manhattan" else "Euclidean"
-    learned = "" if index.axes is None else " and learned axes"
-    return f"per unit of {kind} distance between the rounded vectors{learned}"
 
 
 def _plain(value: Any) -> str:

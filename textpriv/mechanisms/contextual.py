@@ -3,10 +3,8 @@
 Let c be the last two released tokens of the document and nu_c > 0 the distribution of the next word under a public
 language model. A word w becomes y with probability ``nu_c(y) exp(-t min(d(w, y), gamma)) / Z_c(w)``, t = epsilon / 2.
 
-Proof: for every fixed c this is TEM with the prior nu_c, and the proof of TEM (Theorem 2) never uses where the prior comes
-from. The probability of a whole output is the product over positions, and c is a function of the output alone. So the
-losses of positions add as for TEM. The model must be public, c must hold released tokens only, and no position is drawn
-again.
+Proof (``docs/mechanisms.md``, 11.1): for every fixed c this is TEM with the prior nu_c, and c is a function of the output
+alone. So the losses of positions add. c must hold released tokens only, and no position is drawn again.
 
 How it is drawn: the model interpolates its orders, ``nu_c = e3 + b3 (e2 + b2 nu_1)``, where e3 and e2 list the successors of
 the last two and of the last token. An attempt chooses one of three parts by its mass. A listed successor is drawn by whole
@@ -19,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,25 +30,9 @@ from textpriv.index.index import Index
 from textpriv.language.arpa import read_arpa
 from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import ONE, SYMBOLS, NGrams
-from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
-from textpriv.mechanisms.measure import (
-    PARTS,
-    WORDS,
-    BaseMeasure,
-    coin,
-    draw_in_rounds,
-    find,
-    first_above,
-)
-from textpriv.mechanisms.near import (
-    Decay,
-    NearTables,
-    Rows,
-    attempts,
-    decayed,
-    holds,
-    steps_between,
-)
+from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, configured
+from textpriv.mechanisms.measure import PARTS, WORDS, BaseMeasure, coin, find, first_above
+from textpriv.mechanisms.near import Decay, Rows, attempts, decayed, holds, steps_between
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
@@ -84,10 +65,7 @@ def _pair_of(model: _Model, earlier: int, before: int) -> int:
 
 
 class _Envelopes(NamedTuple):
-    """Whole numbers that are at least the weights of a context's successors after a word.
-
-    Of a short list all successors have one of their own, else those near the word; ``rest`` is that of all others.
-    """
+    """Whole numbers that are at least the weights of a context's successors after a word: own ones, and one for the rest."""
 
     places: NDArray[np.int64]  # of those with one of their own
     sums: NDArray[np.uint64]  # running sums of these, weighted, and at last of all
@@ -197,8 +175,8 @@ def _draw(
 ) -> int:
     """Draw the tokens of one document from left to right until the random words run out; return how many are done.
 
-    ``context`` holds the two tokens before the first of them, and is moved on. An attempt reads two rows of ``random``,
-    shape (2n, 4): one to choose a part of the distribution, one to draw from it.
+    ``context``, the two tokens before the first of them, is moved on. An attempt reads two rows of ``random``: one to choose
+    a part of the distribution, one to draw from it.
     """
     at, first = 0, np.empty(1, np.int64)
     first[0] = 0
@@ -267,15 +245,6 @@ class ContextualTEM(Mechanism):
         the index, else general English.
     gamma : float, optional
         Truncation of the distance. Default: none, that is 30 / t.
-
-    Attributes
-    ----------
-    t, gamma : float
-        Rate and truncation in use.
-    prior : ndarray of float64, shape (V,)
-        Of the next word without any context.
-    model : NGrams or None
-        The n-gram model in use, of words alone; None with a callable.
     """
 
     name = "ContextualTEM"
@@ -302,7 +271,9 @@ class ContextualTEM(Mechanism):
             base = np.maximum(self.model.after()[: len(words)], _LEAST)
         self._alone = TEM(index, epsilon, BaseMeasure(base), gamma)
         self.t, self.gamma, self.measure = self._alone.t, self._alone.gamma, self._alone.measure
-        self.prior = self.measure.weights
+        self.prior = self.measure.weights  # of the next word without any context
+        # Normalisers under it, filled in as they are asked for.
+        self._base_sums = np.full(len(index), np.nan)
 
     def binding(self) -> dict[str, Any]:
         """Return what a record about this mechanism is bound to; the model by its exact weights or its fingerprint."""
@@ -317,8 +288,6 @@ class ContextualTEM(Mechanism):
         else:
             bound["settings"]["model"] = fingerprint()
         return bound | {"decay": list(self._alone.decay)}
-
-    # The output distribution
 
     def average(self) -> TEM:
         """TEM with the base measure as its prior: the output distribution over all contexts, nearly."""
@@ -370,11 +339,6 @@ class ContextualTEM(Mechanism):
         """Return the natural logarithm of a word's output distribution after a released prefix, shape (V,)."""
         return self._alone.log_prob_under(word, self.context_weights(context))
 
-    @cached_property
-    def _base_sums(self) -> NDArray[np.float64]:
-        """Normalisers under the base measure, shape (V,), filled in as they are asked for."""
-        return np.full(len(self.index), np.nan)
-
     def emissions(
         self, released: NDArray[np.integer], words: NDArray[np.integer]
     ) -> NDArray[np.float64]:
@@ -407,10 +371,8 @@ class ContextualTEM(Mechanism):
     ) -> NDArray[np.int32]:
         """Draw one output for every token, from left to right; see :meth:`Mechanism.sample_documents`."""
         out = np.array(ids, dtype=np.int32)
-        if len(out) and out.min() < -1 - len(SYMBOLS):
-            raise MechanismError(
-                "An id stands for no symbol. Use textpriv.language.ngrams.symbol_id."
-            )
+        if out.min(initial=0) < -1 - len(SYMBOLS):
+            raise MechanismError("An id stands for no symbol. Use language.ngrams.symbol_id.")
         draw = self._draw_by_callable if self.model is None else self._draw_by_model
         self._alone.tables.prepare(ids[ids >= 0])
         for stream, first, last in zip(streams, offsets[:-1], offsets[1:], strict=True):
@@ -435,11 +397,9 @@ class ContextualTEM(Mechanism):
         self, ids: NDArray[np.int32], stream: RandomWords, out: NDArray[np.int32]
     ) -> None:
         for at in np.flatnonzero(ids >= UNKNOWN).tolist():
-            measure = BaseMeasure(self.context_weights(out[:at]))
-            tables, one = NearTables(self.index, self._alone.decay, measure), ids[at : at + 1]
-            tables.prepare(one)
-            draw = partial(attempts, tables.rows, one)
-            out[at : at + 1] = draw_in_rounds(draw, np.array([0, 1]), [stream])
+            prior = BaseMeasure(self.context_weights(out[:at]))
+            alone = TEM(self.index, self.epsilon, prior, self.gamma)
+            out[at] = alone.sample_documents(ids[at : at + 1], np.array([0, 1]), [stream])[0]
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -453,8 +413,4 @@ class ContextualTEM(Mechanism):
         )
 
 
-def configure(
-    epsilon: float, model: str | None = None, gamma: float | None = None
-) -> Callable[[Index], ContextualTEM]:
-    """Registered as ``textpriv.ContextualTEM.v1``: settings of a mechanism that is made when its index is known."""
-    return partial(ContextualTEM, epsilon=epsilon, model=model, gamma=gamma)
+configure = configured(ContextualTEM)

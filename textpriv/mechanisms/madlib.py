@@ -2,16 +2,14 @@
 
 Source: Feyisetan et al. 2020, the baseline of TEM (Carvalho, Vasiloudis, Feyisetan). Noise of density proportional to
 ``exp(-epsilon |z|)`` moves the point of a word, and the nearest word of the vocabulary is released. All after the noise is
-post-processing, so the search may be approximate. There is no closed form of the output distribution.
-
-All words outside the vocabulary are at one public point, the centre of the grid, and are moved by the same noise. A
-draw from a prior in its place would have no bounded loss.
+post-processing, so the search may be approximate. There is no closed form of the output distribution. All words outside
+the vocabulary are at the centre of the grid: a draw from a prior in its place would have no bounded loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,8 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError, how_to_install, installed
 from textpriv.index.index import Index
-from textpriv.mechanisms.base import Mechanism
+from textpriv.index.spaces import MANHATTAN
+from textpriv.mechanisms.base import Mechanism, configured
 from textpriv.randomness import RandomWords, fill_each
 from textpriv.statement import PrivacyStatement
 
@@ -47,10 +46,10 @@ class Madlib(Mechanism):
 
     def __init__(self, index: Index, epsilon: float, search: str = "hnsw") -> None:
         super().__init__(index, epsilon, search=search)
-        if index.space == "manhattan":
+        if index.space == MANHATTAN:
             raise MechanismError(
-                "Madlib's noise is for Euclidean distance, and this index is of the manhattan space. Use TEM, or an index "
-                "of another space."
+                f"Madlib's noise is for Euclidean distance, and this index is of the {MANHATTAN} space. Use TEM, or an "
+                "index of another space."
             )
         if search not in ("hnsw", "exact"):
             raise MechanismError(f"unknown search {search!r}; use 'hnsw' or 'exact'.")
@@ -145,6 +144,4 @@ def noise(random: NDArray[np.uint64], dimensions: int) -> NDArray[np.float64]:
     return directions * (radii / np.linalg.norm(directions, axis=1))[:, None]
 
 
-def configure(epsilon: float, search: str = "hnsw") -> Callable[[Index], Madlib]:
-    """Registered as ``textpriv.Madlib.v1``: settings of a Madlib that is made when its index is known."""
-    return partial(Madlib, epsilon=epsilon, search=search)
+configure = configured(Madlib)

@@ -137,22 +137,25 @@ def expm1(x: float) -> float:
     return total
 
 
-# Called with the pending tokens, their random words, shape (pending, attempts * WORDS), and the outputs, to which it writes
-# the accepted draws.
-Attempt = Callable[[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int32]], None]
-
-
 def draw_in_rounds(
-    attempt: Attempt, offsets: NDArray[np.int64], streams: Sequence[RandomWords]
+    attempts: Callable[..., None],
+    tables: Any,
+    ids: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    streams: Sequence[RandomWords],
 ) -> NDArray[np.int32]:
-    """Draw all tokens of some documents, with twice as many attempts from round to round."""
+    """Draw all tokens of some documents, with twice as many attempts from round to round.
+
+    ``attempts(tables, ids, pending, words, out)`` gets the places of pending tokens and their random words, shape (pending,
+    attempts * WORDS), and writes the accepted draws to the outputs.
+    """
     out = np.full(int(offsets[-1]), -1, dtype=np.int32)
-    pending, attempts = np.arange(len(out)), 1
+    pending, tries = np.arange(len(out)), 1
     while len(pending):
         for start in range(0, len(pending), _TOGETHER):
             some = pending[start : start + _TOGETHER]
-            words = np.empty((len(some), attempts * WORDS), dtype=np.uint64)
+            words = np.empty((len(some), tries * WORDS), dtype=np.uint64)
             fill_each(streams, np.searchsorted(some, offsets), words)
-            attempt(some, words, out)
-        pending, attempts = pending[out[pending] < 0], min(2 * attempts, _MOST)
+            attempts(tables, ids, some, words, out)
+        pending, tries = pending[out[pending] < 0], min(2 * tries, _MOST)
     return out

@@ -22,6 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.index.index import Index
+from textpriv.index.spaces import MANHATTAN
 from textpriv.mechanisms.measure import (
     PARTS,
     WORDS,
@@ -53,7 +54,7 @@ class Decay(NamedTuple):
     @classmethod
     def of(cls, index: Index, t: float, gamma: float) -> Decay:
         """Return the decay at a rate, truncated at gamma."""
-        return cls(t * index.unit, t * gamma, index.space != "manhattan")
+        return cls(t * index.unit, t * gamma, index.space != MANHATTAN)
 
 
 @njit

@@ -8,8 +8,7 @@ published) and t = epsilon / 2.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,13 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
-from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, positive
+from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, configured, positive
+from textpriv.mechanisms.default import DEFAULT_PRIORS
 from textpriv.mechanisms.measure import BaseMeasure, draw_in_rounds
 from textpriv.mechanisms.near import SLACK, Decay, NearTables, attempts
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
-from textpriv.vocabulary.priors import DEFAULT_PRIOR, Prior
+from textpriv.vocabulary.priors import Prior
 
 # "No truncation" means a truncation at this many nats: every probability then keeps a known relative precision.
 LARGEST_EXPONENT = 30.0
@@ -57,15 +57,6 @@ class TEM(Mechanism):
         30 / t.
     beta : float
         For the default gamma of the uniform prior: the probability that a word falls beyond it.
-
-    Attributes
-    ----------
-    t : float
-        The rate, half of epsilon.
-    gamma : float
-        The truncation in use.
-    measure : BaseMeasure
-        The prior in whole parts.
     """
 
     name = "TEM"
@@ -74,7 +65,7 @@ class TEM(Mechanism):
         self,
         index: Index,
         epsilon: float,
-        prior: Prior | BaseMeasure = DEFAULT_PRIOR,
+        prior: Prior | BaseMeasure = DEFAULT_PRIORS["tem"],
         gamma: float | None = None,
         beta: float = 1e-3,
     ) -> None:
@@ -85,11 +76,9 @@ class TEM(Mechanism):
         wanted = published if isinstance(prior, str) and prior == "uniform" else math.inf
         if gamma is not None:
             wanted = positive("gamma", gamma)
-        self.measure: BaseMeasure
-        if isinstance(prior, BaseMeasure):
-            self.measure = prior
-        else:
-            self.measure = BaseMeasure(index.vocabulary.prior_weights(prior))
+        if not isinstance(prior, BaseMeasure):
+            prior = BaseMeasure(index.vocabulary.prior_weights(prior))
+        self.measure: BaseMeasure = prior
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
         self.decay = Decay.of(index, self.t, self.gamma)
         self.tables = NearTables(index, self.decay, self.measure)
@@ -105,7 +94,7 @@ class TEM(Mechanism):
         return self.measure.weights, self.t, self.gamma
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
-        """Return the natural logarithm of the output distribution of a word (or of ``UNKNOWN``), shape (V,)."""
+        """Return the natural logarithm of a word's output distribution, shape (V,)."""
         return self.log_prob_under(word, self.measure.weights)
 
     def log_prob_under(self, word: str | int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -120,7 +109,7 @@ class TEM(Mechanism):
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         self.tables.prepare(ids)
-        return draw_in_rounds(partial(attempts, self.tables.rows, ids), offsets, streams)
+        return draw_in_rounds(attempts, self.tables.rows, ids, offsets, streams)
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -147,8 +136,4 @@ class TEM(Mechanism):
         }
 
 
-def configure(
-    epsilon: float, prior: str = DEFAULT_PRIOR, gamma: float | None = None, beta: float = 1e-3
-) -> Callable[[Index], TEM]:
-    """Registered as ``textpriv.TEM.v1``: settings of a TEM that is made when its index is known."""
-    return partial(TEM, epsilon=epsilon, prior=prior, gamma=gamma, beta=beta)
+configure = configured(TEM)

@@ -14,8 +14,7 @@ random bits and fails if they are no part of these words. So all words are retur
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,8 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Nodes, Tree, spread
-from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, positive
+from textpriv.mechanisms import protection
+from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, configured, positive
 from textpriv.mechanisms.measure import (
     WORDS,
     BaseMeasure,
@@ -51,8 +51,7 @@ def _full_measure(nodes: Nodes, reach: NDArray[np.float64], atoms: int) -> NDArr
     """Return the measure of each atom, in all 1, on which the normaliser is constant.
 
     A of a node is the sum of its children's ``B = A / (1 + (q - q') A)``, q and q' being ``exp(-reach)`` of the node's
-    parent and of the node, and 1 / (1 - q) of an atom; a child's share of the measure is its share of the sum. All
-    terms are positive, so nothing cancels.
+    parent and of the node, and 1 / (1 - q) of an atom; a child's share of the measure is its share of the sum.
     """
     count = len(nodes.level)
     above, below, mass = np.zeros(count), np.zeros(count), np.ones(count)
@@ -96,12 +95,15 @@ def _normalisers(
 class _TreeTables(NamedTuple):
     """What a compiled attempt reads. Places count words in depth-first order."""
 
+    measure: MeasureTables
     nodes: Nodes
     places: NDArray[np.int32]  # by word id
     order: NDArray[np.int32]  # the word id of each place
     before: NDArray[np.uint64]  # parts of the measure before each place, and in all
     reach: NDArray[np.float64]  # rate times height by level, truncated; 0 for level 0
-    scale: float  # whole parts of a weight of 1
+    scale: (
+        float  # whole parts of a weight of 1; rounding up to powers of two at most doubles a total
+    )
     own: NDArray[np.uint64]  # whole parts of the weight of each atom
     above: NDArray[np.uint64]  # whole parts of all that is outside each node, 0 for the root
 
@@ -133,13 +135,11 @@ def _fill(tables: _TreeTables) -> None:
 
 
 @njit
-def _attempt(
-    tables: _TreeTables, measure: MeasureTables, word: int, random: NDArray[np.uint64], at: int
-) -> int:
+def _attempt(tables: _TreeTables, word: int, random: NDArray[np.uint64], at: int) -> int:
     """Make one attempt by the four random words from ``at`` on: the output, or -1 where it fails."""
+    nodes, before, measure = tables.nodes, tables.before, tables.measure
     if word < 0:  # an unknown word
         return np.int64(tables.order[find(random[at + 1] >> np.uint64(2), measure)])
-    nodes, before = tables.nodes, tables.before
     node, up = np.int64(-1), np.int64(nodes.atom[tables.places[word]])
     own = tables.own[up]
     total = own + tables.above[up]
@@ -166,7 +166,6 @@ def _attempt(
 @njit(cache=True, nogil=True)
 def _attempts(
     tables: _TreeTables,
-    measure: MeasureTables,
     ids: NDArray[np.int32],
     pending: NDArray[np.int64],
     words: NDArray[np.uint64],
@@ -176,7 +175,7 @@ def _attempts(
     for place, token in enumerate(pending):
         own = words[place]
         for at in range(0, len(own), WORDS):
-            out[token] = _attempt(tables, measure, ids[token], own, at)
+            out[token] = _attempt(tables, ids[token], own, at)
             if out[token] >= 0:
                 break
 
@@ -191,18 +190,10 @@ class TreeTEM(Mechanism):
         In units of one over the tree's heights. Give this or ``levels``.
     levels : mapping from str to float, optional
         The largest odds, above 1, between two words that share a group of a level, such as
-        ``{"synonyms": 3, "kind": 30, "any": 3000}``, by the names of the tree's levels. The highest must be among them, and
-        one that is left out gets the odds of the next above it. Heights are then the logarithms of these odds, and
-        epsilon is 1.
+        ``{"synonyms": 3, "kind": 30, "any": 3000}``. The highest level must be among them, and one that is left out gets
+        the odds of the next above it. Heights are then the logarithms of these odds, and epsilon is 1.
     prior : str, array or mapping
         Public base measure, as for :meth:`Vocabulary.prior_weights`. Under "full" the rate is epsilon, else half of it.
-
-    Attributes
-    ----------
-    t, gamma : float
-        Rate and truncation in use; the latter is 30 / t where the tree is higher.
-    measure : BaseMeasure
-        In depth-first order.
     """
 
     name = "TreeTEM"
@@ -217,10 +208,7 @@ class TreeTEM(Mechanism):
         levels: Mapping[str, float] | None = None,
         prior: Prior = "full",
     ) -> None:
-        if (epsilon is None) == (levels is None):
-            raise MechanismError(
-                "TreeTEM takes epsilon, or levels={'synonyms': 3, 'any': 3000} with the odds of each: give one of them."
-            )
+        protection("TreeTEM", epsilon=epsilon, levels=levels)
         self.levels, self.prior = None, prior
         if levels is not None:
             # As numbers of one type: 3 and 3.0 are one setting, and draw the same under a key.
@@ -228,9 +216,9 @@ class TreeTEM(Mechanism):
                 str(name): positive(f"odds[{name!r}]", odds) for name, odds in levels.items()
             }
             tree = _with_odds(tree, self.levels) if isinstance(tree, Tree) else tree
-        super().__init__(tree, 1.0 if epsilon is None else epsilon)
-        asked = None if levels is not None else self.epsilon
-        self._settings = {"epsilon": asked, "levels": self.levels, "prior": prior}
+        super().__init__(tree, 1.0 if epsilon is None else epsilon, levels=self.levels, prior=prior)
+        if levels is not None:
+            self._settings["epsilon"] = None
         full = isinstance(prior, str) and prior == "full"
         self.t = self.epsilon if full else self.epsilon / 2
         self.gamma = min(self.index.diameter_bound, LARGEST_EXPONENT / self.t)
@@ -241,7 +229,7 @@ class TreeTEM(Mechanism):
             weights = (mass / np.bincount(nodes.atom))[nodes.atom]
         else:
             weights = self.index.vocabulary.prior_weights(prior)[order]
-        self.measure = BaseMeasure(weights)
+        self.measure = BaseMeasure(weights)  # in depth-first order
         before = np.append(np.uint64(0), self.measure.cumulative)
         normalisers = _normalisers(nodes, before, reach, atoms)
         self._reach, self._log_z = reach, np.log(normalisers)
@@ -250,11 +238,17 @@ class TreeTEM(Mechanism):
         self._unknown_word_loss = max(float(reach[-1]) + highest, -lowest, 0.0)
         apart = max(highest - lowest - ROUNDING, 0.0)
         self._worst_word_loss = max(float(reach[-1]) + apart, self._unknown_word_loss)
-        # Rounding up to powers of two at most doubles a total.
-        scale = 2.0**61 * (1 - 2.0**-20) / float(normalisers.max())
-        public = nodes, self.index.places, order, before, reach, scale
-        empty = np.zeros(atoms, np.uint64), np.zeros(len(nodes.level), np.uint64)
-        self._tables = _TreeTables(*public, *empty)
+        self._tables = _TreeTables(
+            measure=self.measure.tables,
+            nodes=nodes,
+            places=self.index.places,
+            order=order,
+            before=before,
+            reach=reach,
+            scale=2.0**61 * (1 - 2.0**-20) / float(normalisers.max()),
+            own=np.zeros(atoms, np.uint64),
+            above=np.zeros(len(nodes.level), np.uint64),
+        )
         _fill(self._tables)
 
     def binding(self) -> dict[str, Any]:
@@ -266,13 +260,10 @@ class TreeTEM(Mechanism):
 
     def at_epsilon(self, epsilon: float) -> TreeTEM:
         """Return the same mechanism at another epsilon; chosen levels are scaled alike, as the heights contain them."""
-        settings = {**self.settings(), "levels": None, "epsilon": epsilon}
-        return type(self)(self.index, **settings)
-
-    # The output distribution
+        return type(self)(self.index, **{**self.settings(), "levels": None, "epsilon": epsilon})
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
-        """Return the natural logarithm of the output distribution of a word (or of ``UNKNOWN``), shape (V,)."""
+        """Return the natural logarithm of a word's output distribution, shape (V,)."""
         number, nodes = self.resolve(word), self.index.nodes
         score = np.log(self.measure.weights)
         if number != UNKNOWN:
@@ -308,10 +299,7 @@ class TreeTEM(Mechanism):
     def likeliest_inputs(
         self, prior: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return for each output the word that it most likely came from, and their joint probability.
-
-        That word is the likeliest of a group of the output: one that is closer counts for more in its closer group.
-        """
+        """Return for each output its likeliest word and their joint probability: the word is the likeliest of a group."""
         order, size = self.index.order, len(self.index)
         score = prior[order] * np.exp(-self._log_z)[self.index.nodes.atom]
         best, place = np.full(size, -1.0), np.zeros(size, np.int64)
@@ -332,10 +320,7 @@ class TreeTEM(Mechanism):
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
-        given = self._tables, self.measure.tables, ids
-        return draw_in_rounds(partial(_attempts, *given), offsets, streams)
-
-    # The guarantee
+        return draw_in_rounds(_attempts, self._tables, ids, offsets, streams)
 
     def _level_notes(self, stated: PrivacyStatement) -> tuple[str, ...]:
         """What each level of a tree with names promises, in one sentence."""
@@ -410,10 +395,4 @@ def _with_odds(tree: Tree, odds: Mapping[str, float]) -> Tree:
     return tree.reheighted(heights, titles)
 
 
-def configure(
-    epsilon: float | None = None,
-    levels: Mapping[str, float] | None = None,
-    prior: str = "full",
-) -> Callable[[Index], TreeTEM]:
-    """Registered as ``textpriv.TreeTEM.v1``: settings of a TreeTEM that is made when its tree is known."""
-    return partial(TreeTEM, epsilon=epsilon, levels=levels, prior=prior)
+configure = configured(TreeTEM)

@@ -1,8 +1,7 @@
 """The record behind ``doc._.textpriv``, and annotations that private documents keep.
 
 A label reveals something of the raw text. So annotations are lost unless they are asked for, and the statement names those.
-A document has only the name of its statement, and each process keeps each statement once. Workers of ``nlp.pipe`` send
-records beside the documents.
+A document has only the name of its statement, which each process keeps once.
 """
 
 from __future__ import annotations
@@ -28,12 +27,13 @@ RECORD: Any = ("._.", "textpriv", None, None)  # the key of the record in ``Doc.
 forms: WeakSet[Any] = WeakSet()  # of this process; each keeps its statements when it is prepared
 _statements: dict[str, dict[str, Any]] = {}
 
+_COVERED = (
+    "carried over as they were annotated on the raw text: which tokens they cover, and their labels"
+)
 _TOLD = {
     "cats": "the categories of a document (cats), carried over as they were",
-    "ents": "the entities of a document (ents), carried over as they were annotated on the raw text: which tokens "
-    "they cover, and their labels",
-    "spans": "the span groups of a document (spans), carried over as they were annotated on the raw text: which tokens "
-    "they cover, and their labels",
+    "ents": f"the entities of a document (ents), {_COVERED}",
+    "spans": f"the span groups of a document (spans), {_COVERED}",
 }
 _EXTENSION = "_."  # before the name of an extension of a document
 _TOLD_OF_EXTENSION = "the extension {} of a document, carried over as it was"
@@ -51,10 +51,7 @@ def keep_statement(content: dict[str, Any]) -> str:
 
 
 def record_of(doc: Doc) -> dict[str, Any] | None:
-    """Return the statement and the token counts of a private document, None of a raw one.
-
-    The statement is None, with a warning, if no pipeline of this process makes such documents.
-    """
+    """Return the statement and the token counts of a private document, None of a raw one."""
     record = doc.user_data.get(RECORD)
     if record is None:
         return None
@@ -62,10 +59,8 @@ def record_of(doc: Doc) -> dict[str, Any] | None:
         for form in list(forms):
             form.prepare()
     if record["statement"] not in _statements:
-        warnings.warn(
-            "The statement of this Doc is with the pipeline that made it: spacy.load the pipeline first.",
-            stacklevel=2,
-        )
+        told = "The statement of this Doc is with the pipeline that made it: spacy.load the pipeline first."
+        warnings.warn(told, stacklevel=2)
     return {"statement": _statements.get(record["statement"]), "counts": record["counts"]}
 
 
@@ -116,9 +111,8 @@ class CarriedAnnotations:
         self._encoder = TextEncoder([], policy, language)
         self._warned: set[str] = set()
         extensions = [each for each in self.names if each.startswith(_EXTENSION)]
-        self._keys: list[Any] = [
-            ("._.", each.removeprefix(_EXTENSION), None, None) for each in extensions
-        ]
+        plain = (each.removeprefix(_EXTENSION) for each in extensions)
+        self._keys: list[Any] = [("._.", name, None, None) for name in plain]
         if strange := set(self.names) - {*_TOLD, *extensions}:
             raise MechanismError(
                 f'carry takes "cats", "ents", "spans" and extensions such as "_.origin"; found {min(strange)!r}.'
@@ -138,16 +132,10 @@ class CarriedAnnotations:
         """Return the annotations of a raw document that are kept, and warn once of others; typed spans are not lost."""
         kept = {*self.names, *(["ents"] if typed else [])}
         lost = [name for name in _TOLD if getattr(doc, name) and name not in kept]
+        keys = (key for key in doc.user_data if isinstance(key, tuple) and key != RECORD)
         # Extensions of a document as a whole: those of tokens and spans have positions.
-        lost += [
-            name
-            for key in doc.user_data
-            if isinstance(key, tuple)
-            and key[0] == "._."
-            and key[2] is None
-            and key != RECORD
-            and (name := f"{_EXTENSION}{key[1]}") not in kept
-        ]
+        own = [f"{_EXTENSION}{key[1]}" for key in keys if key[0] == "._." and key[2] is None]
+        lost += [name for name in own if name not in kept]
         if new := [name for name in lost if name not in self._warned]:
             self._warned.update(new)
             warnings.warn(
@@ -159,10 +147,10 @@ class CarriedAnnotations:
             )
         groups = doc.spans if "spans" in self.names else {}
         return Carried(
-            dict(doc.cats) if "cats" in self.names else {},
-            _places(doc.ents) if "ents" in self.names else [],
-            {name: _places(group) for name, group in groups.items()},
-            {key: doc.user_data[key] for key in self._keys if key in doc.user_data},
+            categories=dict(doc.cats) if "cats" in self.names else {},
+            entities=_places(doc.ents) if "ents" in self.names else [],
+            groups={name: _places(group) for name, group in groups.items()},
+            extensions={key: doc.user_data[key] for key in self._keys if key in doc.user_data},
         )
 
     def name_in(self, doc: Doc) -> None:

@@ -24,19 +24,11 @@ _LOOKED_AT = 10  # examples of a corpus
 
 
 class PrivateTokenizer(PrivateForm):
-    """Make private documents from raw texts; no raw word enters the pipeline.
+    """Make private documents from raw texts; no raw word enters the pipeline. Its options are `PipelineOptions`.
 
-    ``nlp.pipe(nlp.tokenizer.pipe(texts))`` is faster than ``nlp.pipe(texts)``, which asks for one text at a time.
-
-    A `Doc` given to ``nlp`` in place of a text passes by every tokenizer, so the pipeline refuses one that is not private.
-
-    Parameters
-    ----------
-    nlp
-        The pipeline. Its language has the rules that split the raw text. Its vocabulary is replaced by one that is saved
-        without the words of texts.
-    options
-        As in `PipelineOptions`.
+    ``nlp.pipe(nlp.tokenizer.pipe(texts))`` is faster than ``nlp.pipe(texts)``, which asks for one text at a time. A `Doc`
+    given to ``nlp`` in place of a text passes by every tokenizer, so the pipeline refuses one that is not private. The
+    language of the pipeline has the rules that split the raw text. Its vocabulary is saved without the words of texts.
     """
 
     def __init__(self, nlp: Language, **options: Any) -> None:
@@ -91,23 +83,19 @@ def _private_doc(nlp: Language, given: Doc | str | bytes) -> Doc:
 
 
 class TextprivComponent(PrivateForm):
-    """Replace each document by a new one that holds private words only.
+    """Replace each document by a new one that holds private words only. Its options are `PipelineOptions`.
 
     It reads the text of the raw document, not its tokens: another tokenizer may split by casing, which the number of
     tokens would show. Of the raw document only ``_context`` (for ``as_tuples``) and the annotations in ``carry`` are kept;
     it warns once of others that get lost. The process keeps raw words in ``nlp.vocab``, which is saved without the words of
     texts; `PrivateTokenizer` leaves none behind. Put it first in the pipeline: components before it see raw words, and
-    their annotations are lost.
-
-    A document that is already private is refused: a second pass costs words and protects nobody better.
+    their annotations are lost. A document that is already private is refused.
 
     Parameters
     ----------
     carry
         Annotations of raw documents that private ones keep, and that the statement names as not protected: ``"cats"``,
         ``"ents"``, ``"spans"`` (all span groups) and extensions, such as ``"_.origin"``.
-    options
-        As in `PipelineOptions`.
     """
 
     def __init__(
@@ -145,10 +133,7 @@ class TextprivComponent(PrivateForm):
             )
 
     def get_error_handler(self) -> Callable[..., NoReturn]:
-        """Raise, whatever the pipeline's own error handler does.
-
-        After an error spaCy passes on the document as it was before the component, which here is the raw text.
-        """
+        """Raise, whatever the pipeline's own handler does: spaCy passes on the raw document after an error."""
         return spacy.util.raise_error
 
 

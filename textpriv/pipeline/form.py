@@ -66,9 +66,8 @@ class Reading(NamedTuple):
 class PrivateForm:
     """The shared part of the component and the tokenizer, which read raw documents each in their own way.
 
-    An index folder is opened at once if it is there, and with typed spans the built-in index too. So wrong parameters are
-    reported early, and forked workers share the memory. A missing folder is reported at the first use: a saved pipeline
-    brings its own copy.
+    An index folder is opened at once if it is there, and with typed spans the built-in index too: to report wrong parameters
+    early, and for forked workers to share the memory. A saved pipeline brings its own copy of a missing folder.
     """
 
     takes_entities = False  # whether the entities of raw documents are typed spans
@@ -87,7 +86,8 @@ class PrivateForm:
         name = str(options.index or f"{BUILTIN}{self._language}")
         is_builtin = name.startswith(BUILTIN)
         self._folder = None if is_builtin else Path(name)
-        self._forget()
+        self._index: Index | None = None
+        self._privatizer: Privatizer | None = None
         forms.add(self)
         if is_builtin:
             self._check_language(name, name.removeprefix(BUILTIN))
@@ -112,17 +112,10 @@ class PrivateForm:
         once: bool = False,
         **settings: Any,
     ) -> Iterator[Doc]:
-        """Yield the private document of each raw one of a stream, in order.
+        """Yield the private document of each raw text of a stream, or for the component of each raw document, in order.
 
-        Parameters
-        ----------
-        stream
-            Raw texts, or for the component raw documents.
-        batch_size
-            Documents drawn in one call. The output does not depend on it.
-        once
-            Draw the same text the same way each time. Without a seed or a run key, this holds as long as this object lives
-            and keeps its index.
+        With ``once`` the same text is drawn the same way each time: without a seed or a run key, as long as this object
+        lives and keeps its index. The output does not depend on ``batch_size``.
         """
         _refuse_settings(settings)
         for batch in spacy.util.minibatch(map(self._read, stream), batch_size):
@@ -134,13 +127,6 @@ class PrivateForm:
     def annotations(self, names: Sequence[str]) -> CarriedAnnotations:
         """Return the carrier of annotations from raw documents to those that this form makes of their texts."""
         return CarriedAnnotations(names, self._policy, self._language)
-
-    # Drawing
-
-    def _forget(self) -> None:
-        self._index: Index | None = None
-        self._privatizer: Privatizer | None = None
-        self._names: tuple[str, str] = ("", "")  # of the statements without and with repeated draws
 
     def _open(self) -> Index:
         if self._index is None:
@@ -168,7 +154,8 @@ class PrivateForm:
             stated = privatizer.statement.extended(not_protected=self._annotations.not_protected)
             anew = stated.extended(notes=(_DRAWN_ANEW,))
             once = stated.extended(not_protected=(_ONE_DRAW,))
-            self._names = keep_statement(anew.to_dict()), keep_statement(once.to_dict())
+            self._name_drawn_anew = keep_statement(anew.to_dict())
+            self._name_drawn_once = keep_statement(once.to_dict())
             self._privatizer = privatizer
         return self._privatizer
 
@@ -176,7 +163,7 @@ class PrivateForm:
         """Draw documents: each independently, or with ``once`` the same way for the same text.
 
         A seed or a run key implies ``once``: the output of a run must not depend on batches, on the number of processes
-        or on how often a text is read. Without them it holds within this object, under a key that nobody has.
+        or on how often a text is read.
         """
         if _is_asked_by_ruler():
             yield from (self.make_pattern(reading.text) for reading in batch)
@@ -184,16 +171,14 @@ class PrivateForm:
         once = once or self.options.seed is not None or self.options.run_key is not None
         privatizer = self.prepare()
         labels = None
-        if (
-            self.takes_entities and privatizer.spans is not None
-        ):  # found by the pipeline, as by a detector
+        if self.takes_entities and privatizer.spans is not None:
             labels = [privatizer.spans.with_known_labels(reading.spans) for reading in batch]
         raw = privatizer.read_batch([reading.text for reading in batch], labels)
         keys = [self._key(reading.text) for reading in batch] if once else None
-        released = privatizer.release(raw, keys)
-        for reading, tokens in zip(batch, released, strict=True):
+        name = self._name_drawn_once if once else self._name_drawn_anew
+        for reading, tokens in zip(batch, privatizer.release(raw, keys), strict=True):
             doc = self._document(tokens)
-            doc.user_data[RECORD] = {"statement": self._names[once], "counts": tokens.counts}
+            doc.user_data[RECORD] = {"statement": name, "counts": tokens.counts}
             doc._context = reading.context
             if reading.carried is not None:
                 self._annotations.write(reading.carried, reading.text, doc)
@@ -250,8 +235,7 @@ class PrivateForm:
 
     def _use(self, folder: Path) -> PrivateForm:
         if folder.is_dir():
-            self._forget()
-            self._folder = folder
+            self._index, self._privatizer, self._folder = None, None, folder
             self.prepare()
         return self
 

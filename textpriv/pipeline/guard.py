@@ -1,8 +1,7 @@
 """The vocabulary of a private pipeline: whatever saves it writes no word of a text.
 
 Every raw `Doc` of a vocabulary leaves its words in the string store. spaCy writes this store with a pipeline, a
-vocabulary, a component or a pickled `Doc`, and always by iterating over it. So this store finds every string by its hash,
-and lists only those that a fresh pipeline has.
+vocabulary, a component or a pickled `Doc`, and always by iterating over it. So iterating lists public strings only.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ _OF_A_WORD = ("orth_", "lower_", "norm_", "shape_", "prefix_", "suffix_")
 
 
 class PublicStrings(StringStore):
-    """A string store that lists the strings it was given or loaded, and the names that its pipeline declares.
+    """A string store that lists what it was given or loaded, and names that its pipeline declares, but no words of texts.
 
-    Words of texts are found by their hash and not listed, raw and private ones alike: so none shows which came raw.
+    They are found by their hash, raw and private ones alike: so none shows which came raw.
     """
 
     def __init__(self, strings: Iterable[str] = ()) -> None:

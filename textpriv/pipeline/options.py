@@ -37,14 +37,12 @@ class PipelineOptions:
     index
         An index folder, or "builtin:en"; None for the built-in index of the pipeline's language. A saved pipeline brings
         its own.
-    epsilon
-        Per unit of the index's distance.
-    recovery
-        In place of epsilon: the largest share of content words that an attacker who guesses word by word may recover.
+    epsilon, recovery
+        As for :func:`textpriv.privatize`.
     mechanism
         A name as on the command line, such as "tem", with an epsilon or a recovery. Or a block
         ``{"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 3.3}``, which brings its epsilon. None for the default
-        mechanism of the index (:func:`textpriv.privatize`).
+        mechanism of the index.
     policy
         Fields of `TokenPolicy` that differ from its defaults.
     seed
@@ -74,7 +72,8 @@ class PipelineOptions:
         made = self.mechanism if callable(self.mechanism) else None
         amounts = {"recovery": self.recovery, "epsilon": self.epsilon}
         protection("The config of textpriv", **amounts, mechanism=made)
-        for (name, value), most in zip(amounts.items(), (1, math.inf), strict=True):
+        for name, value in amounts.items():
+            most = 1 if name == "recovery" else math.inf
             if value is not None and not (isinstance(value, Real) and 0 < value < most):
                 raise MechanismError(f"{name} is a number above 0 and below {most}; got {value!r}.")
         if isinstance(self.mechanism, str):
@@ -89,6 +88,13 @@ class PipelineOptions:
         from textpriv.settings import PrivatizerSettings
         from textpriv.spans.detectors import best_detectors
 
+        if self.run_key is not None and not Path(self.run_key).is_file():
+            raise MechanismError(
+                f"textpriv found no run key at {Path(self.run_key).absolute()}. Name its place, or set run_key to null, "
+                "which draws every text again: spacy.load(FOLDER, config={'components.textpriv.run_key': None}), or "
+                "'nlp.tokenizer.run_key' for the strict tokenizer. Make a first key "
+                f"by python -c \"from textpriv.run_key import RunKey; RunKey.open('{self.run_key}').keep()\"."
+            )
         best = best_detectors(language) if "auto" in self.detect else ()
         amounts = {"epsilon": self.epsilon, "recovery": self.recovery}
         privatizer = PrivatizerSettings(
@@ -96,7 +102,7 @@ class PipelineOptions:
             options={name: value for name, value in amounts.items() if value is not None},
             policy=self.policy or {},
             seed=self.seed,
-            run_key=self._secret(),
+            run_key=None if self.run_key is None else read_run_key(self.run_key),
             language=language,
             spans=self.spans,
             detect=[name for name in dict.fromkeys([*best, *self.detect]) if name != "auto"],
@@ -107,18 +113,6 @@ class PipelineOptions:
                 'Use "tickets" or "chat", or textpriv.Privatizer with DocumentName(name, author).'
             )
         return privatizer
-
-    def _secret(self) -> bytes | None:
-        if self.run_key is None:
-            return None
-        if not Path(self.run_key).is_file():
-            raise MechanismError(
-                f"textpriv found no run key at {Path(self.run_key).absolute()}. Name its place, or set run_key to null, "
-                "which draws every text again: spacy.load(FOLDER, config={'components.textpriv.run_key': None}), or "
-                "'nlp.tokenizer.run_key' for the strict tokenizer. Make a first key "
-                f"by python -c \"from textpriv.run_key import RunKey; RunKey.open('{self.run_key}').keep()\"."
-            )
-        return read_run_key(self.run_key)
 
 
 def takes_options(factory: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,8 +1,6 @@
 """Presidio's interface: an operator by which ``AnonymizerEngine`` draws what an analyzer found.
 
-Presidio's engine releases everything that its analyzer misses as it was written, so the privatizer must say so. To have
-those words drawn as well, give texts to a :class:`textpriv.Privatizer` with a
-:class:`textpriv.spans.detectors.PresidioDetector`.
+Presidio's engine releases what its analyzer misses as it was written, so the privatizer must say so.
 """
 
 from __future__ import annotations
@@ -25,8 +23,7 @@ class TextprivOperator(Operator):
     """The operator "textpriv": a span becomes a private surface by the mechanism of its kind.
 
     Its parameters are ``privatizer``, a Privatizer whose policy of spans has ``undetected="pass what the detector misses"``,
-    ``document``, the name of this text, within which consistent mechanisms draw the same again, and optionally ``author``.
-    Give each text a name of its own. What is guaranteed is ``privatizer.statement``.
+    ``document``, a name for each text, within which consistent mechanisms draw the same again, and optionally ``author``.
     """
 
     def operate(self, text: str = "", params: dict[str, Any] | None = None) -> str:

@@ -25,8 +25,6 @@ from textpriv.pipeline.options import READER_NAME, TOKENIZER_NAME
 class PrivateCorpus:
     """Read raw documents of spaCy's files (`DocBin`) as private examples to train on.
 
-    Raw documents are read in a vocabulary of their own, which goes with them. A private one has private words, and the
-    annotations that `carry` names, which are not protected, as the statement says. Others are left out, with a warning.
     Each text is drawn once: all epochs, and every evaluation, see the same private text.
 
     Parameters
@@ -36,7 +34,7 @@ class PrivateCorpus:
     limit
         How many documents to read at most; 0 for all.
     carry
-        ``["cats"]`` is the default. Others as for `TextprivComponent`.
+        Annotations to keep, as for `TextprivComponent`. Others are left out, with a warning.
     """
 
     def __init__(

@@ -19,7 +19,6 @@ Prior: TypeAlias = "str | os.PathLike[str] | Mapping[str, float] | ArrayLike"
 """A prior as users give it: a name, a file of counts, a mapping from word to count, or an array."""
 
 NAMES = ("zipf", "uniform", "counts")
-DEFAULT_PRIOR = "uniform"  # of a mechanism
 _ZIPF_MANDELBROT_SHIFT = 2.7
 
 

@@ -360,11 +360,17 @@ def test_an_id_of_no_symbol_is_refused(index):
 def test_released_marks_are_part_of_the_context_and_of_the_identity():
     vocabulary = textpriv.Vocabulary(["good", "bad", "film"], np.eye(3))
     model = NGrams.count(["Good film. Bad film!", "A bad film."], vocabulary)
-    mechanism = ContextualTEM(textpriv.Index.build(vocabulary, space="euclidean"), 4.0, model=model)
+    given = []
+
+    class Noted(ContextualTEM):
+        def sample_documents(self, ids, offsets, streams):
+            given.append(ids.tolist())
+            return super().sample_documents(ids, offsets, streams)
+
+    mechanism = Noted(textpriv.Index.build(vocabulary, space="euclidean"), 4.0, model=model)
     private = Privatizer(mechanism, TokenPolicy(), run_key=bytes(32))
-    batch = private.read("Good, bad film.")
-    comma, stop = symbol_id(","), symbol_id(".")
-    assert private._in_context(batch).tolist() == [0, comma, 1, 2, stop]
+    private.privatize("Good, bad film.", key=0)
+    assert given == [[0, symbol_id(","), 1, 2, symbol_id(".")]]
     drawn = {
         tuple(private.privatize(f"good{mark} bad film {mark} film bad good" * 4, key=1).split(mark))
         for mark in ".!"

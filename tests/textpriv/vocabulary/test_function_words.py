@@ -18,6 +18,7 @@ from textpriv.evaluation.recovery import word_recovery
 from textpriv.guarantees.certificate import certify
 from textpriv.guarantees.epsilon import choose_epsilon
 from textpriv.index import Index, Tree
+from textpriv.mechanisms.pairs import stay_bounds
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.report import report_page
 
@@ -149,7 +150,7 @@ def test_stay_probabilities_are_those_of_the_distributions(small):
         np.testing.assert_allclose(mechanism.stay_probabilities(), exact, rtol=1e-9)
     for prior in ("zipf", "uniform"):
         mechanism = TEM(small, 1.0, prior=prior)
-        low, high = mechanism._stay_bounds()
+        low, high = stay_bounds(small, *mechanism.exponential_decay())
         exact = mechanism.stay_probabilities()
         assert (low <= exact * (1 + 1e-9)).all()
         assert (exact <= high * (1 + 1e-9)).all()
