@@ -73,9 +73,6 @@ class FileOptions(OptionGroup):
         default="fail",
         help="At a bad record: stop, leave it out, or also keep it raw in OUT.quarantine.jsonl.",
     )
-    null: Literal["keep", "fail", "empty"] = rare(
-        default="keep", help="A null text stays null, is a bad record, or becomes an empty text."
-    )
 
     def arguments(self, detect: list[str] | None) -> dict[str, Any]:
         """Return fields of RunOptions."""
@@ -86,7 +83,7 @@ class FileOptions(OptionGroup):
             raise typer.BadParameter("--detect column:NAME names one column: put all labels there")
         keep = None if self.keep is None else tuple(self.keep)
         return {
-            **{name: getattr(self, name) for name in ("format", "encoding", "on_error", "null")},
+            **{name: getattr(self, name) for name in ("format", "encoding", "on_error")},
             "text_column": self.text_column or ("text",),
             "columns": ColumnRule(keep, tuple(self.drop or ())),
             "labels_column": labels[0] if labels else None,

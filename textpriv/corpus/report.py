@@ -95,7 +95,7 @@ class CorpusReport:
             documents=counts.documents,
             tokens=dict(counts.tokens),
             skipped=dict(counts.skipped),
-            unprotected=tuple(filter(plan.release.writes, counts.columns)),
+            unprotected=tuple(filter(plan.options.writes, counts.columns)),
             nulls=counts.nulls,
             files=len(plan.files),
             quarantine=quarantine,

@@ -25,12 +25,13 @@ from textpriv import __version__
 from textpriv.corpus import stores
 from textpriv.corpus.formats import corpus_format
 from textpriv.corpus.formats.csv import csv_row
-from textpriv.corpus.plan import Plan, beside, check_headers, known_by
-from textpriv.corpus.records import Batch, CorpusReader, compressed
-from textpriv.corpus.release import ColumnRule, RunOptions
+from textpriv.corpus.options import ColumnRule, RunOptions
+from textpriv.corpus.plan import Plan, beside, check_headers
+from textpriv.corpus.records import Batch, compressed, needs_text
 from textpriv.corpus.report import Progress
+from textpriv.corpus.resume import known_by
 from textpriv.corpus.stores import is_stream
-from textpriv.engines.batch import TableRows
+from textpriv.engines.columns import Record
 from textpriv.engines.local import mapped
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.files import atomic_write, is_url, local_path, lost_by, sha256_file, umask
@@ -87,13 +88,13 @@ class PrivateRecords:
             for file in self.plan.files
         }
 
-    def read(self, begin: float, end: float) -> Iterator[TableRows]:
+    def read(self, begin: float, end: float) -> Iterator[list[Record]]:
         """Yield records in batches; progress goes from ``begin`` to ``end``."""
         documents = tokens = 0
         self.skipped.clear()
         for number in range(len(self.plan.files)):
-            for rows, batch in self.file(number):
-                yield rows
+            for batch in self.file(number):
+                yield batch.records
                 documents += len(batch)
                 tokens += sum(text.count(" ") + 1 for text in batch.texts)
                 if self.on_progress is not None:
@@ -101,28 +102,27 @@ class PrivateRecords:
                     done = None if share is None else begin + (end - begin) * share
                     self.on_progress(Progress(documents, tokens, done))
 
-    def file(self, number: int) -> Iterator[tuple[TableRows, Batch]]:
-        """Yield the records of a file in batches, with declared labels, and the batches as they were read."""
+    def file(self, number: int) -> Iterator[Batch]:
+        """Yield the records of a file in batches, with declared labels as their names."""
         known = {str(label): label for label in self.classes}
-        reader = self.plan.reader(number)
-        for batch in reader:
-            batch = self._labelled(reader, batch, known)
+        for batch in self.plan.reader(number, needs_text):
+            if self.plan.options.document_column is not None:
+                batch = self._labelled(batch, known)
             self.skipped.update(bad.reason for bad in batch.bad)
-            yield batch.given, batch
+            yield batch
 
     @staticmethod
-    def _labelled(reader: CorpusReader, batch: Batch, known: Mapping[str, Label]) -> Batch:
+    def _labelled(batch: Batch, known: Mapping[str, Label]) -> Batch:
         """Return a batch with declared labels; a record with another is a bad one."""
-        if batch.given.names is None:
-            return batch
-        found = [known.get(str(name)) for name in batch.given.names]
+        found = [known.get(str(record.name)) for record in batch.records]
         if strange := [place for place, label in enumerate(found) if label is None]:
-            if reader.release.on_error == "fail":
+            if batch.reader.options.on_error == "fail":
                 record = batch.positions[strange[0]] + 1
-                raise CorpusError(f"{reader.name}, record {record}: {_UNKNOWN_LABEL}")
-            batch = reader.without(batch, strange, "undeclared_label")
-        names = [label for label in found if label is not None]
-        return replace(batch, given=batch.given._replace(names=names))
+                raise CorpusError(f"{batch.reader.name}, record {record}: {_UNKNOWN_LABEL}")
+            batch = batch.without(strange, "undeclared_label")
+        labels = [label for label in found if label is not None]
+        records = zip(batch.records, labels, strict=True)
+        return replace(batch, records=[record._replace(name=label) for record, label in records])
 
     def measure(self, measurement: Measurement, index: str, workers: int) -> NoisySums:
         """Sum the records, and return the sums with noise. Nothing is measured where a record is refused."""
@@ -187,11 +187,15 @@ class _Adder:
     def _encoder(self) -> Any:
         return PublicSide(self._index, new_words=self._new).encoder
 
-    def __call__(self, batches: list[TableRows]) -> Any:
+    def __call__(self, batches: list[list[Record]]) -> Any:
         sums = self._sums.empty()
-        for rows in batches:
-            texts = [each if each.isascii() else without_halves(each) for each in rows.texts[0]]
-            sums.add(self._encoder.encode(texts), rows.names, rows.authors)
+        for records in batches:
+            texts = [str(record.texts[0]) for record in records]
+            texts = [each if each.isascii() else without_halves(each) for each in texts]
+            labels = [record.name for record in records]
+            authors = [record.author for record in records]
+            encoded = self._encoder.encode(texts)
+            sums.add(encoded, None if labels[0] is None else labels, authors)
         return sums
 
 
@@ -207,24 +211,24 @@ class _FileAdder:
         skipped.clear()  # a process may have a file after another
         total = self.adder([])
         try:
-            for group in _grouped(rows for rows, _ in self.records.file(number)):
+            for group in _grouped(batch.records for batch in self.records.file(number)):
                 total.merge(self.adder(group))
         except TextprivError as error:
             return {"error": str(error)}
         return {"sums": base64.b64encode(total.packed()).decode(), "skipped": dict(skipped)}
 
 
-def _grouped(batches: Iterable[TableRows]) -> Iterator[list[TableRows]]:
+def _grouped(batches: Iterable[list[Record]]) -> Iterator[list[list[Record]]]:
     """Yield batches in groups that are worth the way to a worker."""
-    group: list[TableRows] = []
-    records = size = 0
-    for rows in batches:
-        group.append(rows)
-        records += len(rows.texts[0])
-        size += sum(map(len, rows.texts[0]))
-        if records >= _AT_ONCE or size >= _LONG:
+    group: list[list[Record]] = []
+    count = size = 0
+    for records in filter(None, batches):
+        group.append(records)
+        count += len(records)
+        size += sum(len(record.texts[0]) for record in records)
+        if count >= _AT_ONCE or size >= _LONG:
             yield group
-            group, records, size = [], 0, 0
+            group, count, size = [], 0, 0
     if group:
         yield group
 
@@ -234,17 +238,16 @@ def plan_synthesis(
 ) -> Plan:
     """Return the files of private records, opened once; ``options`` are fields of RunOptions."""
     # A label is read as the name of a record: text or a whole number, in every record.
-    release = RunOptions(
+    read = RunOptions(
         text_column=text,
         document_column=label,
         author_column=author,
         columns=ColumnRule(drop=("*",)),
-        null="fail",
         **options,
     )
     # The output has a format of its own.
     is_one = len(source) == 1 and not stores.is_pattern(source[0])
-    plan = Plan.of(source, source[0] if is_one and not stores.is_folder(source[0]) else "", release)
+    plan = Plan.of(source, source[0] if is_one and not stores.is_folder(source[0]) else "", read)
     check_headers(plan)
     return plan
 

@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from textpriv.engines.batch import refuse_repeated, release_in_process, release_table
+from textpriv.engines.batch import (
+    numbers_of,
+    refuse_repeated,
+    release_in_process,
+    release_table,
+)
 from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError
 from textpriv.randomness import Occurrences
@@ -98,8 +103,7 @@ def _later(dataset: Any, columns: Sequence[str], known: Sequence[Occurrences]) -
     """Count the texts of a dataset; return the numbers of rows with a text that is not the first of its kind."""
     later = {}
     for row, values in enumerate(_rows(dataset, columns)):
-        texts = zip(known, columns, strict=True)
-        numbers = tuple(each.count(values[column]) for each, column in texts)
+        numbers = numbers_of([values[column] for column in columns], known)
         if max(numbers) > 1:
             later[row] = numbers
     return later

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from textpriv.corpus.formats import csv, lines, parquet
-from textpriv.corpus.records import CorpusReader
-from textpriv.corpus.release import RunOptions
+from textpriv.corpus.options import RunOptions
+from textpriv.corpus.records import CorpusReader, needs_text
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.errors import CorpusError
 
@@ -58,5 +58,5 @@ def read_records(
     The arguments are those of :class:`textpriv.corpus.RunOptions`; a null text is a bad record.
     """
     found, compression = corpus_format(path, format)
-    release = RunOptions(text_column=text_column, on_error=on_error, null="fail")
-    return FORMATS[found or "text"](os.fspath(path), compression, release)
+    options = RunOptions(text_column=text_column, on_error=on_error)
+    return FORMATS[found or "text"](os.fspath(path), compression, options, needs_text)

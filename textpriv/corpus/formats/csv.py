@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -33,7 +33,7 @@ class _CsvWriter(RecordWriter):
 
     @cached_property
     def _written(self) -> list[int]:
-        writes = self._reader.release.writes
+        writes = self._reader.options.writes
         return [n for n, name in enumerate(self._reader.columns) if writes(name)]
 
     def _spelled(self, values: list[str]) -> bytes:
@@ -63,7 +63,7 @@ class _CsvReader(LineReader):
             if not header or _is_flawed(header):
                 raise CorpusError(f"{self.name}, line 1: expected a CSV header in UTF-8")
             self.columns = header
-            self._places = self.check_header()
+            self.check_header()
             line = rows.line_num + 1
             for row in rows:
                 if row:  # else a blank line between rows
@@ -87,14 +87,14 @@ class _CsvReader(LineReader):
         names = next(csv.reader([_disguised(header)], delimiter=delimiter))
         return len(set(names).intersection(self.texts))
 
-    def parse(self, unit: list[str]) -> tuple[Sequence[Any], Any]:
+    def parse(self, unit: list[str]) -> tuple[Mapping[str, Any], Any]:
         if _is_flawed(unit):
             has_null = any(_NUL in value for value in unit)
             raise RecordError("null_byte" if has_null else "encoding")
         if len(unit) != len(self.columns):
             wanted = f"expected {len(self.columns)} column(s) as in the header, found {len(unit)}."
             raise RecordError("columns", wanted)
-        return [unit[place] for place in self._places], unit
+        return dict(zip(self.columns, unit, strict=True)), unit
 
     def spelled(self, row: Any) -> bytes:
         return csv_row(row, self.delimiter, self.newline)

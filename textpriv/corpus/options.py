@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from textpriv.corpus.stores import is_stream
@@ -66,14 +66,14 @@ def _matches(patterns: tuple[str, ...], name: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """Options of a run over a corpus.
+class RunOptions(Columns):
+    """Options of a run over a corpus, with the meaning of its columns.
 
     Attributes
     ----------
-    text_column, document_column, author_column, labels_column, null
-        As in :class:`textpriv.engines.columns.Columns`; a refused null is a bad record. So is a name that came before, but
-        for a ledger, which counts such documents as versions of one and requires names.
+    text_column, document_column, author_column, labels_column
+        As in :class:`textpriv.engines.columns.Columns`. A name that came before is a bad record, but for a ledger, which
+        counts such documents as versions of one and requires names.
     columns
         Which other columns pass through; all of them by default. They are not protected.
     format
@@ -104,16 +104,11 @@ class RunOptions:
         Called with each step; with names of columns that pass, at the first records that have them.
     """
 
-    text_column: str | Sequence[str] = "text"
-    document_column: str | None = None
-    author_column: str | None = None
-    labels_column: str | None = None
     columns: ColumnRule = field(default_factory=ColumnRule)
     format: str | None = None
     encoding: str | None = None
     rotates: bool = False
     on_error: str = "fail"
-    null: str = "keep"
     key: RunKey | None = None
     resume: bool = False
     overwrite: bool = False
@@ -126,23 +121,16 @@ class RunOptions:
     on_progress: Callable[[Progress], None] | None = None
     on_unprotected: Callable[[tuple[str, ...]], None] | None = None
 
-    @cached_property
-    def meaning(self) -> Columns:
-        """The meaning of the columns that are read."""
-        named = self.document_column, self.author_column, self.labels_column
-        return Columns(self.text_column, *named, self.null)
-
-    @cached_property
-    def read(self) -> tuple[str, ...]:
-        """The names of the columns that are read: those of texts, names and labels."""
-        return (*self.meaning.texts, *filter(None, self.meaning.others))
+    @property
+    def shared(self) -> RunOptions:
+        """The options that travel to other processes: without the run key and what is called in this one."""
+        return replace(self, key=None, on_progress=None, on_unprotected=None)
 
     def writes(self, name: str) -> bool:
         """Return whether a column is in the output: one of texts, or one that passes."""
-        is_text = name in self.meaning.texts
-        return is_text or (name != self.labels_column and self.columns.passes(name))
+        return name in self.texts or (name != self.labels_column and self.columns.passes(name))
 
-    def check(self, privatizer: Privatizer, sources: Sequence[str], target: str) -> None:
+    def check_run(self, privatizer: Privatizer, sources: Sequence[str], target: str) -> None:
         """Refuse options that this privatizer, or these ends, cannot have."""
         has_ledger = privatizer.ledger is not None
         if self.rotates and self.document_column is None:
