@@ -210,7 +210,7 @@ def privatize(
         report = run_corpus(plan, privatizer)
     except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
         left = Checkpoint.of(local_path(target))
-        if left.job and "--resume" not in str(error):  # else the error says so
+        if left.begun[0] and "--resume" not in str(error):  # else the error says so
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise
     _tell_stay(privatizer.mechanism, release.recovery is None and not has_events)

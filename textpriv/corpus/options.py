@@ -51,12 +51,11 @@ class ColumnRule:
 
     def check(self, names: Collection[str]) -> None:
         """Refuse a pattern that matches none of the names: a mistyped one of ``drop`` would release its column."""
-        patterns = (*(self.keep or ()), *self.drop)
-        for pattern in patterns:
+        for pattern in (*(self.keep or ()), *self.drop):
             if pattern != "*" and not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+                found = ", ".join(sorted(names)[:10])
                 raise ColumnError(
-                    f"no column matches {pattern!r}, which --keep or --drop names. Correct it or leave it out; found "
-                    f"{', '.join(sorted(names)[:10])}."
+                    f"no column matches {pattern!r}, which --keep or --drop names. Correct it; found {found}."
                 )
 
 
@@ -135,11 +134,7 @@ class RunOptions(Columns):
         has_ledger = privatizer.ledger is not None
         if self.rotates and self.document_column is None:
             # Equal texts would be numbered from the first again, and come out equal.
-            raise CorpusError(
-                "An input that rotates needs named documents: give a document_column."
-            )
-        if self.engine not in ("local", "spark", "ray"):
-            raise CorpusError(f"engine must be local, spark or ray; found {self.engine!r}.")
+            raise CorpusError("An input that rotates needs named documents: give document_column.")
         if (self.workers > 1 or self.engine != "local") and self.settings is None:
             raise CorpusError("More than one worker needs settings=PrivatizerSettings(...).")
         if (self.author_column or has_ledger) and self.document_column is None:
@@ -153,6 +148,5 @@ class RunOptions(Columns):
         is_known = ends == sources and self.document_column is not None
         if ends and (self.resume or self.engine != "local" or (self.key and not is_known)):
             raise CorpusError(
-                "A stream passes only once, so its run can neither be continued, repeated under a run key nor be shared "
-                "out: name files. An input whose documents have names may be a stream."
+                "A stream passes only once: its run has no run key, is not continued and not shared out. Name files."
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from textpriv.corpus import stores
 from textpriv.corpus.formats import FORMATS, corpus_format
@@ -20,23 +20,16 @@ from textpriv.files import is_url, local_path, lost_by
 from textpriv.settings import PrivatizerSettings
 from textpriv.spans.policy import SpanPolicy
 
-if TYPE_CHECKING:
-    pass
-
 _TABLES = ("_delta_log", ".hoodie")  # folders that say which files of a table count
-_ENDS = 64 * 1024  # bytes of an input at a URL, at either end, by which it is known again
 
 
 class File(NamedTuple):
-    """A file of the input: its name below the source ("" for a single one), its path, and the output's compression.
+    """A file of the input."""
 
-    ``version`` changes with the file, as :func:`textpriv.corpus.stores.version` says.
-    """
-
-    name: str
+    name: str  # below the source; "" for a single file
     path: str
-    compression: str | None
-    version: tuple[int, int] | None
+    compression: str | None  # of the output
+    version: tuple[int, int] | None  # as of textpriv.corpus.stores.version
 
 
 @dataclass(frozen=True)
@@ -54,26 +47,24 @@ class Plan:
         """Plan a run, with everything checked that its files and options show."""
         if options.on_error not in ("fail", "skip", "quarantine"):
             raise CorpusError(f"on_error is fail, skip or quarantine, not {options.on_error!r}.")
-        if options.encoding is not None:
-            try:
-                "".encode(options.encoding)
-            except LookupError:
-                raise CorpusError(
-                    f"Python knows no encoding {options.encoding!r} of text. Name one such as latin-1 or utf-16."
-                ) from None
+        try:
+            "".encode(options.encoding or "utf-8")
+        except LookupError:
+            raise CorpusError(
+                f"Python knows no encoding {options.encoding!r} of text. Name one such as latin-1."
+            ) from None
         first, *more = [source] if isinstance(source, str) else source
+        is_folder = bool(more) or stores.is_pattern(first) or stores.is_folder(first)
         if more or stores.is_pattern(first):
-            is_folder, (files, format) = True, _several([first, *more], options.format)
+            files, format = _several([first, *more], options.format)
         else:
-            is_folder = stores.is_folder(first)
             files, format = (_folder if is_folder else _file)(first, target, options.format)
         if format == "text" and len(options.read) > 1:
             raise CorpusError(
-                "Texts, documents and labels are named by columns, and a text file has none: use jsonl, csv, tsv or parquet."
+                "A text file has no columns for texts, documents or labels. Use jsonl, csv, tsv or parquet."
             )
-        if is_stream(target) and (
-            is_folder or format == "parquet" or options.on_error == "quarantine"
-        ):
+        is_whole = is_folder or format == "parquet" or options.on_error == "quarantine"
+        if is_whole and is_stream(target):
             raise CorpusError(
                 "Only one jsonl, csv, tsv or text file goes to a stream, without a quarantine. Name a file."
             )
@@ -101,10 +92,10 @@ class Plan:
 
     def reader(self, file: int, number: Numbering | None = None) -> CorpusReader:
         """Return the reader of an input file."""
-        _, path, _, version = self.files[file]
+        path = self.files[file].path
         packing = corpus_format(path, self.format)[1]
         reader = FORMATS[self.format](path, packing, self.options, number)
-        reader.file, reader.version = file, version
+        reader.file, reader.version = file, self.files[file].version
         return reader
 
     def part_of(self, batch: Batch) -> int:
@@ -139,11 +130,11 @@ def check_corpus(
     sources = [source] if isinstance(source, str | os.PathLike) else source
     target = _plain_name(target)
     plan = Plan.of([_plain_name(name) for name in sources], target, options)
-    spans = options.settings and options.settings.spans
+    settings, key = options.settings, options.key
+    spans = settings and settings.spans
     if spans and options.author_column is None and SpanPolicy.of(spans).needs_person:
         raise CorpusError(
-            "This policy draws once for each person, such as one shift of all dates: name the column of authors "
-            "(--author COLUMN), or take the policy tickets or chat."
+            "This policy draws once for each person: name the column of authors (--author), or take tickets or chat."
         )
     check_headers(plan)
     kept: list[str | Path] = [*read]
@@ -152,11 +143,9 @@ def check_corpus(
     if is_stream(target):
         return plan
     final = local_path(target)
-    kept += private
-    if options.key is not None and options.key.path is not None:
-        kept.append(options.key.path)
-    if options.settings is not None:
-        kept += files_of(options.settings)
+    kept += [*private, *(files_of(settings) if settings else ())]
+    if key is not None and key.path is not None:
+        kept.append(key.path)
     made = [final, beside(final, "manifest.json"), beside(final, "quarantine.jsonl")]
     if (lost := lost_by(made, kept)) is not None:
         raise CorpusError(
@@ -166,9 +155,8 @@ def check_corpus(
     if not (is_url(target) or final.parent.is_dir()):
         raise CorpusError(f"Cannot write to {final}: its folder does not exist. Make it first.")
     if final.is_dir() != plan.is_folder and final.exists():
-        raise CorpusError(
-            f"Cannot write to {final}: it is a {'file' if plan.is_folder else 'folder'}. Name another."
-        )
+        found = "file" if plan.is_folder else "folder"
+        raise CorpusError(f"Cannot write to {final}: it is a {found}. Name another.")
     if not (options.overwrite or options.resume):
         refuse_taken(target)
     return plan
@@ -191,24 +179,21 @@ def _plain_name(name: str | os.PathLike[str]) -> str:
 
 def check_headers(plan: Plan) -> None:
     """Refuse files that cannot be opened, and shards whose columns differ where that would copy new ones."""
-    first: set[str] | None = None
-    options = plan.options
+    options, first = plan.options, None
     known = {*options.texts}
-    for number, file in enumerate(plan.files):
-        if is_stream(file.path):
-            continue
-        header = plan.reader(number).header()
+    files = [n for n, file in enumerate(plan.files) if not is_stream(file.path)]
+    for file in files:
+        header = plan.reader(file).header()
         known.update(header)
         copied = filter(options.columns.refuses_late, filter(options.writes, header))
         names = {*copied}.difference(options.texts)
-        if first is not None and (new := names.symmetric_difference(first)):
+        first = names if first is None else first
+        if new := names.symmetric_difference(first):
             raise CorpusError(
-                f"{file.path} has other columns than {plan.files[0].path}: {', '.join(sorted(new)[:5])}. List them in "
-                "--keep or --drop, or let all pass with --keep '*'."
+                f"{plan.files[file].path} has other columns than {plan.files[0].path}: {', '.join(sorted(new)[:5])}. List "
+                "them in --keep or --drop, or let all pass with --keep '*'."
             )
-        first = names
-    is_known = plan.format != "jsonl" and first is not None  # else the records name them
-    if is_known and not options.rotates:
+    if files and plan.format != "jsonl" and not options.rotates:  # JSON names columns in records
         options.columns.check(known)
 
 
@@ -224,8 +209,8 @@ def _file(source: str, target: str, format: str | None) -> tuple[tuple[File, ...
     target_format, compression = corpus_format(target, format)
     if source_format and target_format and source_format != target_format:
         raise CorpusError(
-            f"The output has the format of the input: {source} is {source_format}, {target} would be {target_format}. "
-            "Choose another name for the output, or set --format for both."
+            f"{source} is {source_format}, and {target} would be {target_format}. Name an output of the same format, or "
+            "set --format for both."
         )
     if not (is_stream(source) or is_url(source)):
         os.stat(source)
@@ -240,8 +225,7 @@ def _several(sources: Sequence[str], format: str | None) -> tuple[tuple[File, ..
         name = path.rpartition("/")[2]
         if is_stream(path) or stores.is_folder(path) or name in paths:
             raise CorpusError(
-                f"{path} is a folder, a stream, or the second file named {name}. Several inputs are files whose names "
-                "differ: they become one folder."
+                f"{path} is a folder, a stream, or the second file named {name}. Name files with different names."
             )
         paths[name] = path
     return _files(paths, " ".join(sources), format)
@@ -251,9 +235,7 @@ def _folder(source: str, target: str, format: str | None) -> tuple[tuple[File, .
     """Return the files of a folder, in the order of their names, and their format."""
     inner = Path(os.path.realpath(target))
     if Path(os.path.realpath(source)) in (inner, *inner.parents):
-        raise CorpusError(
-            f"{target} is in {source}: the private files must not be among the raw ones. Name another folder."
-        )
+        raise CorpusError(f"{target} is in {source}, among the raw files. Name another folder.")
     for log in _TABLES:
         if stores.is_folder(f"{source}/{log}"):
             raise CorpusError(
@@ -272,13 +254,8 @@ def _files(
     formats = sorted({str(kind) for kind, _ in kinds.values()})
     if len(formats) != 1:
         told = f"files of several formats ({', '.join(formats)})" if formats else "no files"
-        raise CorpusError(
-            f"{source} contains {told}: expected files of one format, .jsonl, .csv, .tsv, .txt or .parquet."
-        )
-    files = (
-        File(name, paths[name], packing, stores.version(paths[name]))
-        for name, (_, packing) in kinds.items()
-    )
+        raise CorpusError(f"{source} contains {told}. Name a folder with files of one format.")
+    files = [File(name, paths[name], kinds[name][1], stores.version(paths[name])) for name in kinds]
     return tuple(files), formats[0]
 
 
@@ -288,8 +265,7 @@ def _local_names(source: str) -> Iterator[str]:
         for path in (os.path.join(folder, name) for name in folders):
             if os.path.islink(path):
                 raise CorpusError(
-                    f"{path} is a link to a folder, and links are not followed: its files would be left out. Put the "
-                    "folder itself there, or remove the link."
+                    f"{path} is a link to a folder, and links are not followed. Put the folder itself there."
                 )
         paths = (os.path.join(folder, name) for name in files)
         yield from (os.path.relpath(path, source) for path in paths if not is_stream(path))

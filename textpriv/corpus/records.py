@@ -35,7 +35,7 @@ _PACKED = {
     "gzip": rb"\x1f\x8b",
     "bz2": rb"BZh.1AY&SY",
     "zstd": rb"\x28\xb5\x2f\xfd",
-}  # how they begin
+}  # their first bytes
 _REMEDY = "Repair it, or leave such records out with --on-error skip (on_error='skip')."
 _EXPECTED = {
     "encoding": "expected UTF-8, found others. Name the file's encoding: --encoding latin-1.",
@@ -173,7 +173,6 @@ class CorpusReader:
         self.columns: list[str] = []
         self.number = number or (lambda position, record: (1,))
         self._compression = compression
-        self._offset = 0  # bytes of the lines that were read
         self.file = 0  # its number in a plan
         self.version = stores.version(path)
 
@@ -291,10 +290,11 @@ class LineReader(CorpusReader):
         records: list[Record] = []
         rows: list[Any] = []
         bad: list[BadRecord] = []
-        self._offset = before = end = 0
+        end = size = 0
         with self._open() as (readline, progress, has_more):
             for position, (line, unit) in enumerate(self.units(self._lines(readline))):
                 end = position + 1
+                size += len(unit) if isinstance(unit, bytes) else sum(map(len, unit))
                 try:
                     values, row = self.parse(unit)
                     records.append(self.record(position, values))
@@ -304,20 +304,16 @@ class LineReader(CorpusReader):
                     bad.append(self.refused(error, position, line, unit))
                 is_full = len(rows) + len(bad) >= self.options.batch_size
                 is_part = end % self.options.part_records == 0
-                is_long = self._offset - before >= BATCH_BYTES
-                if is_full or is_part or is_long or not has_more():
+                if is_full or is_part or size >= BATCH_BYTES or not has_more():
                     yield Batch(self, places, records, rows, bad, end, progress())
-                    places, records, rows, bad, before = [], [], [], [], self._offset
+                    places, records, rows, bad, size = [], [], [], [], 0
             self.check_unchanged()
             if rows or bad or not end:
                 yield Batch(self, places, records, rows, bad, end, progress())
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[tuple[Readline, Callable[[], float | None], Callable[[], bool]]]:
-        """Open the file for reading lines of UTF-8, decompressed.
-
-        Yield also functions that say which share was read, and whether the next line may be there without waiting.
-        """
+        """Open the file; yield functions for the next line in UTF-8, the share that was read, and whether more is there."""
         is_other = is_stream(self.path)
         with contextlib.ExitStack() as stack:
             raw: Any = sys.stdin.buffer
@@ -349,8 +345,6 @@ class LineReader(CorpusReader):
                 piece = line
                 while len(piece) >= limit and not piece.endswith(b"\n"):
                     piece = readline(limit)
-                    self._offset += len(piece)
-                self._offset += len(line)
                 if number == 1:
                     if line.startswith(_UTF16_MARKS):
                         raise CorpusError(
@@ -360,16 +354,15 @@ class LineReader(CorpusReader):
                         return
                 yield line
         except UnicodeDecodeError:
+            encoding = self.options.encoding
             raise CorpusError(
-                f"{self.name}: expected {self.options.encoding}, found other bytes after line {number}. Name its encoding "
-                "with --encoding."
+                f"{self.name}: expected {encoding}, found other bytes after line {number}. Correct --encoding."
             ) from None
         except OSError as error:
             if error.errno is not None:  # of the system or a store
                 raise
-            raise CorpusError(
-                f"{self.name}: the compressed file is damaged or cut short after line {number}. Make or fetch it again."
-            ) from error
+            told = f"{self.name}: the compressed file is damaged or cut short after line {number}."
+            raise CorpusError(f"{told} Make or fetch it again.") from error
 
 
 def _unpacked(raw: Any, compression: str | None) -> Any:

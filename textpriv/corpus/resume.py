@@ -74,13 +74,14 @@ def decide(
     if options.rotates:
         present = {file.name for file in plan.files}
         names = [name for name in names if name in present]
-    started = folder.files if options.resume else []
+    begun, started = folder.begun
+    started = started if options.resume else []
     plan = plan.in_order([*names, *started])
 
     def job(like: Mapping[str, str], files: int | None = None) -> dict[str, str]:
         return job_of(plan.first(files), privatizer, like, known)
 
-    if started and folder.job == job(folder.job or {}, len(started)):
+    if started and begun == job(begun or {}, len(started)):
         plan = plan.first(len(started))
     made_by = manifest.get("job") or {}
     before, made = {}, 0
@@ -91,7 +92,7 @@ def decide(
     # Whether a run with these settings draws the same words again, so that it can be continued.
     sources = options.key, privatizer.ledger, privatizer.seed
     repeats = sources.count(None) < len(sources) and not is_stream(plan.files[0].path)
-    own = job(folder.job or (made_by if before else {})) if repeats else {}
+    own = job(begun or (made_by if before else {})) if repeats else {}
     state = State.EXTEND if before else State.NEW
     if _is_continued(folder, own, options):
         if (folder.path / "publishing").exists():
@@ -165,17 +166,14 @@ def _is_continued(folder: Checkpoint, job: Mapping[str, Any], options: RunOption
     """Return whether the run goes on in a folder; if not, there is none any more."""
     if not os.path.lexists(folder.path):
         return False
-    if (before := folder.job) is None:
+    if (before := folder.begun[0]) is None:
         raise CorpusError(
-            f"{folder.path} has no job file of a run, so it is neither continued nor removed. Move it away, or choose "
-            "another output."
+            f"{folder.path} has no job file of a run. Move it away, or choose another output."
         )
     if before and not options.overwrite:
         if not options.resume:
-            raise CorpusError(
-                f"An earlier run was interrupted and left {folder.path}. Continue it with --resume, or begin again with "
-                "--force."
-            )
+            left = f"An earlier run was interrupted and left {folder.path}."
+            raise CorpusError(f"{left} Continue it with --resume, or begin again with --force.")
         if changed := _changed(before, job):
             raise CorpusError(
                 f"The run in {folder.path} was begun otherwise ({changed}). Another release of the same texts adds to "
