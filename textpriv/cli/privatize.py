@@ -209,7 +209,7 @@ def privatize(
     try:
         report = run_corpus(plan, privatizer)
     except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
-        left = Checkpoint.of(local_path(target))
+        left = Checkpoint(Path(f"{local_path(target)}.partial"))
         if left.begun[0] and "--resume" not in str(error):  # else the error says so
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise

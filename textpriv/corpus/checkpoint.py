@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from textpriv.corpus.plan import beside
 from textpriv.corpus.report import Counts
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, created, flush, sha256_file, sync_folder
@@ -30,14 +29,9 @@ _NAME = re.compile(r"([0-9]{6,})-([0-9]{6,})\.json")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The checkpoint folder of one run."""
+    """The checkpoint folder of one run; it need not be there."""
 
     path: Path
-
-    @classmethod
-    def of(cls, target: Path) -> Checkpoint:
-        """Return the folder of the runs into an output; it need not be there."""
-        return cls(beside(target, "partial"))
 
     def begin(self, job: Mapping[str, Any], files: Sequence[str]) -> None:
         """Make the folder; it appears with its job file in it, for one without could be anybody's."""

@@ -71,8 +71,7 @@ class RunOptions(Columns):
     Attributes
     ----------
     text_column, document_column, author_column, labels_column
-        As in :class:`textpriv.engines.columns.Columns`. A name that came before is a bad record, but for a ledger, which
-        counts such documents as versions of one and requires names.
+        As in :class:`textpriv.engines.columns.Columns`. A repeated name is a bad record, but with a ledger a version.
     columns
         Which other columns pass through; all of them by default. They are not protected.
     format
@@ -80,25 +79,20 @@ class RunOptions(Columns):
     encoding
         Of the lines of an input, by its name in Python; None is UTF-8, in which every output is written.
     rotates
-        Shards that an earlier run has finished may be gone from the input when a folder is continued. Documents then need
-        names.
+        Finished shards may be gone from the input when a folder is continued. Documents then need names.
     on_error
         ``"fail"``, ``"skip"`` or ``"quarantine"``: at a bad record stop, leave it out and count it, or also write it to
         ``target.quarantine.jsonl`` (mode 0600, raw text).
     key
         The run key of ``privatizer``, kept in a file. A run with a key, a seed or a ledger can be continued.
-    resume
-        Continue a run. Does nothing where all is done.
-    overwrite
-        Replace an output file that is there, or a run under other settings. A folder is never replaced.
+    resume, overwrite
+        Continue a run; replace an output file, or a run under other settings. A folder is never replaced.
     settings
-        What other processes build their Privatizer from; required for several workers and for Spark and Ray. Must describe
-        ``privatizer``.
+        From which other processes build ``privatizer``; required for several workers and for Spark and Ray.
     workers, engine, address
         Processes; ``"local"``, ``"spark"`` or ``"ray"``; the Spark master or the Ray cluster, None for one on this machine.
     batch_size, part_records
-        Records that are released at a time, and after which they are safe on the disk. The released texts do not depend on
-        them. A batch also closes at about 4 MiB.
+        Records that are released at a time, and after which they are safe on the disk. A batch also closes at 4 MiB.
     on_progress, on_unprotected
         Called with each step; with names of columns that pass, at the first records that have them.
     """

@@ -10,14 +10,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from textpriv.corpus.checkpoint import Checkpoint
-from textpriv.corpus.formats import FORMATS
 from textpriv.corpus.options import ColumnError
 from textpriv.corpus.plan import Plan
-from textpriv.corpus.records import BadRecord, Batch, compressed
+from textpriv.corpus.records import BadRecord, Batch
 from textpriv.corpus.report import Counts
 from textpriv.corpus.stores import is_stream
 from textpriv.engines.batch import (
@@ -31,12 +29,9 @@ from textpriv.engines.batch import (
 from textpriv.engines.columns import Record
 from textpriv.engines.local import mapped
 from textpriv.errors import LimitError, TextprivError
-from textpriv.files import flush
 from textpriv.randomness import Occurrences
 
 _ANNOUNCED = 1_000  # records of a corpus in which a new column is no surprise
-
-Tell = Callable[[Batch, Counts], None]
 
 
 def scan(plan: Plan, is_counted: bool, is_added: bool = False) -> Iterator[Batch]:
@@ -87,21 +82,17 @@ def _refuse_late(batch: Batch, name: str, records: int) -> None:
 
 
 def released(
-    plan: Plan, batches: Iterable[Batch], release: BatchRelease, workers: int = 1
+    plan: Plan, batches: Iterable[Batch], release: BatchRelease
 ) -> Generator[tuple[Batch, Released], None, None]:
     """Release batches in order; yield each with its private texts, without documents over a limit that are skipped."""
     options, privatizer = plan.options, release.privatizer
+    workers = options.workers if options.engine == "local" else 1
     leaves_out = options.on_error != "fail"
     work, elsewhere = partial(release.rows, leaves_out=leaves_out), None
     if workers > 1 and options.settings is not None:
         privatizer.warm()
-        elsewhere = partial(
-            release_records,
-            settings=options.settings,
-            columns=options.shared,
-            fingerprint=privatizer.fingerprint,
-            leaves_out=leaves_out,
-        )
+        given = options.settings, options.shared, privatizer.fingerprint, leaves_out
+        elsewhere = partial(release_records, *given)
     batches, ahead = itertools.tee(batches)
     # Closed by name: on failure a worker pool must not live on in the traceback.
     jobs = (batch.records for batch in ahead)
@@ -128,12 +119,13 @@ def written(
 
 
 def make_parts(
-    plan: Plan, folder: Checkpoint, results: Iterable[tuple[Batch, Released]], tell: Tell
+    plan: Plan,
+    folder: Checkpoint,
+    results: Iterable[tuple[Batch, Released]],
+    tell: Callable[[Batch, Counts], None],
 ) -> None:
     """Write released batches part by part; ``tell`` each that is written."""
-    for (file, part), own in itertools.groupby(
-        results, lambda each: (each[0].reader.file, plan.part_of(each[0]))
-    ):
+    for (file, part), own in itertools.groupby(results, lambda each: plan.part_of(each[0])):
         with folder.part(file, part) as (files, counts):
             # Parts are joined as they are: one header is enough.
             for batch, added in written(own, files["part"], has_header=part == 0):
@@ -186,10 +178,10 @@ def _set_aside(file: str, bad: BadRecord) -> bytes:
 
 
 def make_file(plan: Plan, folder: Checkpoint, task: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the missing parts of a file in another process, for Spark and Ray, over a checkpoint folder that all share.
+    """Make the missing parts of a file on another machine, over a checkpoint folder that all share.
 
-    A task has the number of the file, those of its records that are not the first of their kind, and by what the Privatizer
-    is known. An error that the user can correct comes back as its message.
+    A task has the number of the file, those of its records that are not the first of their kind, and the Privatizer's
+    fingerprint. An error that the user can correct comes back as its message.
     """
     file, numbers, first = task["file"], task["numbers"], (1,) * len(plan.options.texts)
     try:
@@ -197,7 +189,7 @@ def make_file(plan: Plan, folder: Checkpoint, task: Mapping[str, Any]) -> dict[s
         release = release_in_process(plan.options.settings, plan.options, task["known"])
         done = folder.entries()
         reader = plan.reader(file, lambda position, record: numbers.get(position, first))
-        missing = (batch for batch in reader if (file, plan.part_of(batch)) not in done)
+        missing = (batch for batch in reader if plan.part_of(batch) not in done)
         with contextlib.closing(released(plan, missing, release)) as results:
             make_parts(plan, folder, results, lambda batch, counts: None)
     except TextprivError as error:
@@ -206,15 +198,3 @@ def make_file(plan: Plan, folder: Checkpoint, task: Mapping[str, Any]) -> dict[s
         place = error.filename or folder.path
         return {"error": f"{error.strerror or type(error).__name__}: {place}"}
     return {}
-
-
-def join_file(plan: Plan, folder: Checkpoint, file: int, parts: Iterable[int]) -> Path:
-    """Join the parts of one file of the output; return where it is."""
-    final = folder.result(plan.files[file].name)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    paths = [folder.file(file, part, "part") for part in parts]
-    with open(final, "wb") as out:
-        with compressed(out, plan.files[file].compression) as packed:
-            FORMATS[plan.format].writer.join(paths, packed, plan.files[file].path)
-        flush(out)
-    return final

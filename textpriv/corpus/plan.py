@@ -98,9 +98,9 @@ class Plan:
         reader.file, reader.version = file, self.files[file].version
         return reader
 
-    def part_of(self, batch: Batch) -> int:
-        """Return the number of the part in which a batch is."""
-        return max(0, batch.end - 1) // self.options.part_records
+    def part_of(self, batch: Batch) -> tuple[int, int]:
+        """Return the numbers of the file and of the part in which a batch is."""
+        return batch.reader.file, max(0, batch.end - 1) // self.options.part_records
 
 
 def beside(target: Path, name: str) -> Path:

@@ -149,16 +149,7 @@ class RecordWriter:
 
 
 class CorpusReader:
-    """Iterate over the batches of one file: the base of each format's reader.
-
-    Attributes
-    ----------
-    columns
-        The CSV header, the Parquet columns, or the field names of the first JSON record; empty for ``text``. Filled by
-        the first batch.
-    number
-        Numbers each record; raises RecordError for one that cannot be used.
-    """
+    """Iterate over the batches of one file: the base of each format's reader."""
 
     writer: type[RecordWriter]
 
@@ -170,6 +161,7 @@ class CorpusReader:
         number: Numbering | None = None,
     ) -> None:
         self.path, self.options, self.texts = path, options, options.texts
+        # The CSV header, the Parquet columns, or the names of the first JSON record; filled by the first batch.
         self.columns: list[str] = []
         self.number = number or (lambda position, record: (1,))
         self._compression = compression
@@ -212,13 +204,6 @@ class CorpusReader:
     def names_of(self, rows: Any) -> list[str]:
         """Return the names of the columns of whole records."""
         return self.columns
-
-    def check_header(self) -> None:
-        """Refuse a file that has a column which is read not exactly once."""
-        try:
-            self.options.check(self.columns)
-        except CorpusError as error:
-            raise CorpusError(f"{self.name}: {error}") from None
 
     def record(self, position: int, values: Mapping[str, Any]) -> Record:
         """Check the values of a record that are read, and number it; raise RecordError where it is bad."""
@@ -328,12 +313,12 @@ class LineReader(CorpusReader):
                 # A byte that has no meaning stays one, so that its record is a bad one.
                 lines = io.TextIOWrapper(stream, encoding, "surrogateescape", "\n")
                 stack.callback(lines.detach)
-                readline = partial(_recoded, lines)
+                readline = lambda most: lines.readline(most).encode("utf-8", "surrogateescape")  # noqa: E731
 
             def progress() -> float | None:
                 return min(1.0, raw.tell() / size) if size else None
 
-            yield readline, progress, _has_more(raw) if is_other else lambda: True
+            yield readline, progress, partial(_has_more, raw) if is_other else lambda: True
 
     def _lines(self, readline: Readline) -> Iterator[bytes]:
         """Yield lines with their endings; of one over the limit no more than shows that it is."""
@@ -376,17 +361,12 @@ def _unpacked(raw: Any, compression: str | None) -> Any:
     return io.BufferedReader(pa.CompressedInputStream(raw, kind))
 
 
-def _recoded(lines: io.TextIOWrapper, limit: int) -> bytes:
-    return lines.readline(limit).encode("utf-8", "surrogateescape")
-
-
-def _has_more(raw: Any) -> Callable[[], bool]:
-    """Return a function that says whether a stream has bytes now; a record must not wait for the next one."""
+def _has_more(raw: Any) -> bool:
+    """Return whether a stream has bytes now; a record must not wait for the next one."""
     try:
-        number = raw.fileno()
+        return bool(select.select([raw.fileno()], [], [], 0)[0])
     except OSError:  # it is in memory
-        return lambda: True
-    return lambda: bool(select.select([number], [], [], 0)[0])
+        return True
 
 
 @contextlib.contextmanager

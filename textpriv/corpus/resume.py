@@ -40,25 +40,13 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run begins.
-
-    Attributes
-    ----------
-    plan
-        Its files are in the order in which earlier runs have made them.
-    job
-        What :func:`job_of` returns; empty if no run draws the same words again.
-    before
-        The manifest of a finished output that is added to; empty if there is none.
-    made
-        How many files it has, which come first in the plan.
-    """
+    """Where a run begins."""
 
     state: State
-    plan: Plan
-    job: Mapping[str, str]
-    before: Mapping[str, Any]
-    made: int
+    plan: Plan  # its files are in the order in which earlier runs have made them
+    job: Mapping[str, str]  # as of job_of; empty if no run draws the same words again
+    before: Mapping[str, Any]  # the manifest of a finished output that is added to, or nothing
+    made: int  # how many files that has, which come first in the plan
 
 
 def decide(
@@ -176,8 +164,8 @@ def _is_continued(folder: Checkpoint, job: Mapping[str, Any], options: RunOption
             raise CorpusError(f"{left} Continue it with --resume, or begin again with --force.")
         if changed := _changed(before, job):
             raise CorpusError(
-                f"The run in {folder.path} was begun otherwise ({changed}). Another release of the same texts adds to "
-                "their privacy loss. Give --resume the same input, settings and key, or begin again with --force."
+                f"The run in {folder.path} was begun otherwise ({changed}). Another release of the same texts adds to their "
+                "privacy loss. Give --resume the same input, settings and key, or begin again with --force."
             )
     if before == job and options.resume:
         return True

@@ -14,7 +14,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from textpriv import __version__
 from textpriv.corpus import stores
 from textpriv.corpus.checkpoint import Checkpoint, only_writer
+from textpriv.corpus.formats import FORMATS
 from textpriv.corpus.options import ColumnError, RunOptions
-from textpriv.corpus.parts import join_file, make_file, make_parts, released, scan, written
+from textpriv.corpus.parts import make_file, make_parts, released, scan, written
 from textpriv.corpus.plan import Plan, beside, check_corpus
 from textpriv.corpus.records import Batch, RecordWriter, compressed
 from textpriv.corpus.report import CorpusReport, Counts, Progress
@@ -33,10 +34,12 @@ from textpriv.corpus.resume import Start, State, decide, known_by
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.engines.batch import BatchRelease, Released
 from textpriv.errors import CorpusError
-from textpriv.files import atomic_write, is_url, local_path, sha256_file, sync_folder, umask
+from textpriv.files import atomic_write, flush, is_url, local_path, sha256_file, sync_folder, umask
 
 if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
+
+_COUNTED = ("documents", "nulls", "tokens", "skipped")  # counts that a manifest has
 
 Entries = Mapping[tuple[int, int], Counts]  # by file and part
 
@@ -50,28 +53,24 @@ def privatize_corpus(
 ) -> CorpusReport:
     """Replace the texts of every record of a file, or of a folder of files, by their private versions.
 
-    Records keep their order and their other fields. ``target`` appears when all is written and synchronised, or not at
-    all. Beside it ``target.manifest.json`` has the statement, counts, and a checksum of each file. The output does not
-    depend on ``batch_size``, ``workers`` or ``engine``.
+    Records keep their order and their other fields. ``target`` appears whole or not at all. Beside it
+    ``target.manifest.json`` has the statement, counts, and a checksum of each file. The output does not depend on
+    ``batch_size``, ``workers`` or ``engine``.
 
     Parameters
     ----------
     source, target
-        Files, or ``"-"`` for standard input and output; or a folder of files of one format, and a folder to make. Either
-        may be a URL that fsspec knows, such as ``s3://bucket/private``. Several files, or a pattern with ``*``, become a
-        folder. The format of both ends is the same; the
-        compression of a single file may differ.
-    privatizer
+        Files, folders or URLs that fsspec knows, of one format; ``"-"`` for standard input and output. Several files, or a
+        pattern with ``*``, become a folder. Only the compression of a single file may differ.
     options, **more
-        The options: a :class:`textpriv.corpus.RunOptions`, or its fields, or both.
+        A :class:`textpriv.corpus.RunOptions`, or its fields, or both.
 
     Raises
     ------
     CorpusError
         For bad records, an output that is there, changed settings of a run that is continued, or a process that dies.
     LedgerError
-        At the first document that the ledger refuses; names its record. Documents before it stay counted and, as the same
-        text, cost nothing the next time.
+        At the first document that the ledger refuses. Documents before it stay counted, and cost nothing the next time.
 
     Notes
     -----
@@ -133,6 +132,7 @@ class _Run:
         self._name, self._is_url = plan.target, is_url(plan.target)
         self._target = local_path(plan.target)  # of a URL: beside it is what is not published
         self._known = functools.cache(known_by)  # an input is hashed once
+        self._release = BatchRelease(privatizer, plan.options)
         self._counts, self._resumed = Counts(), Counts()
 
     def _tell(self, fraction: float | None) -> None:
@@ -145,36 +145,22 @@ class _Run:
         share = batch.fraction
         self._tell(None if share is None else self._plan.fraction(batch.reader.file, share))
 
-    def _released(
-        self, batches: Iterable[Batch]
-    ) -> contextlib.closing[Generator[tuple[Batch, Released], None, None]]:
-        release = BatchRelease(self._privatizer, self._options)
-        return contextlib.closing(released(self._plan, batches, release, self._options.workers))
-
-    # Making the parts
-
     def _make(self, folder: Checkpoint, start: Start) -> Entries:
         entries = folder.entries(checked=True)
         for counts in (_counted(start.before), *entries.values()):
             self._counts.add(counts)
             self._resumed.add(counts)
         plan = self._plan
-        fraction = plan.fraction(start.made, 0.0)
         ends = {file: counts.end for (file, _), counts in entries.items()}  # of the last parts
-        for file, end in ends.items():
-            fraction += plan.fraction(file, end) - plan.fraction(file, 0.0)
-        self._tell(fraction)
+        shares = [plan.fraction(file, end) - plan.fraction(file, 0.0) for file, end in ends.items()]
+        self._tell(sum(shares, plan.fraction(start.made, 0.0)))
         batches = scan(plan, self._privatizer.ledger is not None, bool(start.before))
         if self._options.engine != "local":
             self._make_elsewhere(folder, batches, entries, start.made)
             return folder.entries()
-        missing = (
-            batch
-            for batch in batches
-            if batch.reader.file >= start.made
-            and (batch.reader.file, plan.part_of(batch)) not in entries
-        )
-        with self._released(missing) as results:
+        new = (batch for batch in batches if batch.reader.file >= start.made)
+        missing = (batch for batch in new if plan.part_of(batch) not in entries)
+        with contextlib.closing(released(plan, missing, self._release)) as results:
             make_parts(plan, folder, results, self._tell_batch)
         return folder.entries()
 
@@ -192,7 +178,7 @@ class _Run:
             counted = zip(batch.positions, batch.records, strict=True)
             own |= {place: each.numbers for place, each in counted if max(each.numbers) > 1}
             own |= {bad.position: (2,) for bad in batch.bad if bad.reason == "repeated_name"}
-            if file >= made and (file, plan.part_of(batch)) not in entries:
+            if file >= made and plan.part_of(batch) not in entries:
                 missing[file] = None
         if not missing:
             return
@@ -229,8 +215,6 @@ class _Run:
             over.set()
             thread.join()
 
-    # The output
-
     def to_stream(self) -> CorpusReport:
         """Write to standard output, a device or a pipe, each batch at once."""
         plan = self._plan
@@ -239,7 +223,7 @@ class _Run:
         with (
             _stream(self._name) as raw,
             compressed(raw, plan.files[0].compression) as out,
-            self._released(batches) as results,
+            contextlib.closing(released(plan, batches, self._release)) as results,
         ):
             for batch, counts in written(results, out):
                 raw.flush()
@@ -257,12 +241,14 @@ class _Run:
         return report
 
     def _make_files(self) -> CorpusReport:
-        key, folder = self._options.key, Checkpoint.of(self._target)
+        key, folder = self._options.key, Checkpoint(beside(self._target, "partial"))
         start = decide(self._plan, self._privatizer, folder, self._known)
         self._plan = start.plan
         if start.state is State.DONE:
             folder.remove()  # the run may have ended between its last two steps
-            return self._finished(start.before)
+            counts, quarantine = _counted(start.before), beside(self._target, "quarantine.jsonl")
+            found = str(quarantine) if counts.skipped and quarantine.exists() else None
+            return CorpusReport.of(self._plan, counts, found, counts.documents)
         is_new_key = key is not None and key.fresh
         if key is not None:
             key.keep()
@@ -279,27 +265,26 @@ class _Run:
         folder.remove()
         return report
 
-    def _finished(self, manifest: Mapping[str, Any]) -> CorpusReport:
-        counts = _counted(manifest)
-        quarantine = beside(self._target, "quarantine.jsonl")
-        found = str(quarantine) if counts.skipped and quarantine.exists() else None
-        return CorpusReport.of(self._plan, counts, found, counts.documents)
-
     def _published(self, folder: Checkpoint, entries: Entries, start: Start) -> CorpusReport:
         """Join the parts, let the output appear, then its manifest, and report."""
         plan, counts = self._plan, _counted(start.before)
         described = [*start.before.get("files", ())]
         shutil.rmtree(folder.result(), ignore_errors=True)  # of an earlier attempt
         for file in range(start.made, len(plan.files)):
-            own = Counts()
-            parts = [part for number, part in entries if number == file]
-            for part in parts:
-                own.add(entries[file, part])
-            counts.add(own)
-            path = join_file(plan, folder, file, parts)
-            size, digest = path.stat().st_size, sha256_file(path)
-            known = {"name": plan.files[file].name, "bytes": size, "sha256": digest}
-            described.append({**known, "documents": own.documents})
+            own = {key: entries[key] for key in entries if key[0] == file}
+            for added in own.values():
+                counts.add(added)
+            name, path, compression, _ = plan.files[file]
+            made = folder.result(name)
+            made.parent.mkdir(parents=True, exist_ok=True)
+            with open(made, "wb") as out:
+                with compressed(out, compression) as packed:
+                    parts = [folder.file(*key, "part") for key in own]
+                    FORMATS[plan.format].writer.join(parts, packed, path)
+                flush(out)
+            known = {"name": name, "bytes": made.stat().st_size, "sha256": sha256_file(made)}
+            documents = sum(added.documents for added in own.values())
+            described.append({**known, "documents": documents})
         quarantine = self._publish_bad(folder, entries, start)
         report = CorpusReport.of(plan, counts, quarantine, self._resumed.documents)
         manifest = {
@@ -307,10 +292,7 @@ class _Run:
             "job": start.job,
             "format": plan.format,
             "files": described,
-            "documents": counts.documents,
-            "nulls": counts.nulls,
-            "tokens": counts.tokens,
-            "skipped": counts.skipped,
+            **{name: getattr(counts, name) for name in _COUNTED},
             "unprotected": report.unprotected,
             "statement": report.stated(self._privatizer.statement).to_dict(),
         }
@@ -378,9 +360,7 @@ def _sent(plan: Plan) -> Plan:
 
 def _counted(manifest: Mapping[str, Any]) -> Counts:
     """Return the counts of a manifest; those of an empty one are none."""
-    counts = Counts()
+    counts = Counts(columns=manifest.get("unprotected", []))
     if manifest:
-        names = ("documents", "nulls", "tokens", "skipped")
-        kept = {name: manifest[name] for name in names}
-        counts.add(Counts(**kept, columns=manifest["unprotected"]))
+        counts.add(Counts(**{name: manifest[name] for name in _COUNTED}))
     return counts

@@ -89,11 +89,7 @@ class BatchRelease:
 
         columns, names = self.columns, batch.schema.names
         columns.check(names)
-        records = columns.records(lambda name: batch.column(name).to_pylist())
-        if numbers is not None:
-            records = [
-                each._replace(numbers=own) for each, own in zip(records, numbers, strict=True)
-            ]
+        records = columns.records(lambda name: batch.column(name).to_pylist(), numbers)
         try:
             released = self.rows(records).texts
         except DocumentError as error:
@@ -101,12 +97,10 @@ class BatchRelease:
         private = dict(zip(columns.texts, released, strict=True))
         kept = [n for n, name in enumerate(names) if name != columns.labels_column]
         fields = [types_alone(batch.schema.field(n)) for n in kept]
-        arrays = [
-            pa.array(private[each.name], pa.large_string()).cast(each.type)
-            if each.name in private
-            else batch.column(n)
-            for n, each in zip(kept, fields, strict=True)
-        ]
+        arrays = [batch.column(n) for n in kept]
+        for n, each in enumerate(fields):
+            if each.name in private:
+                arrays[n] = pa.array(private[each.name], pa.large_string()).cast(each.type)
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def rows(self, records: Sequence[Record], leaves_out: bool = False) -> Released:
@@ -146,30 +140,29 @@ class BatchRelease:
                         keys.append(self._key(record, place))
                     rows.append(row)
                     texts.append(text)
-        has_labels = self.columns.labels_column is not None
+        labels = None
+        if self.columns.labels_column is not None:
+            labels = [records[row].labels for row in rows]
         try:
-            raw = self.privatizer.read_batch(
-                texts, [records[row].labels for row in rows] if has_labels else None
-            )
+            raw = self.privatizer.read_batch(texts, labels)
             drawn = iter(self.privatizer.release_batch(raw, keys))
         except DocumentError as error:
             if error.position is not None:
                 error.position = rows[error.position]
             error.refused = {rows[place] for place in error.refused}
             raise
-        given = zip(*(record.texts for record in records), strict=True)
-        private = [[None if text is None else next(drawn) for text in own] for own in given]
-        return Released(private or [[] for _ in self.columns.texts], raw.counts)
+        private = [
+            [None if record.texts[place] is None else next(drawn) for record in records]
+            for place in range(len(self.columns.texts))
+        ]
+        return Released(private, raw.counts)
 
     def _key(self, record: Record, place: int) -> ReleaseKey:
         """Return the key of a record's text in one of the columns of texts."""
         columns, column = self.columns, self.columns.texts[place]
         if columns.document_column is None:
             if self.privatizer.ledger is not None or not record.numbers:
-                raise CorpusError(
-                    "Each document needs a name of its own, by which a ledger counts it and from which its randomness "
-                    "follows: name their column."
-                )
+                raise CorpusError("Each document needs a name of its own. Name their column.")
             return unnamed_key(column, record.texts[place], record.numbers[place])
         from textpriv.ledger import DocumentName
 
@@ -182,9 +175,7 @@ class BatchRelease:
 def _name(column: str | None, name: Any) -> str:
     """Return a name as text; 7 and "7" are one name, for CSV cannot distinguish them."""
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise DocumentError(
-            f"expected a name, as text or a whole number, in {column!r}; found none."
-        )
+        raise DocumentError(f"expected a name, text or a whole number, in {column!r}; found none.")
     return str(name)
 
 
@@ -217,10 +208,9 @@ _built: dict[Any, BatchRelease] = {}
 def release_in_process(
     settings: PrivatizerSettings, columns: Columns, fingerprint: bytes | None = None
 ) -> BatchRelease:
-    """Return this process's release, built once: the index is loaded with the first rows or task.
+    """Return this process's release, built once, and again when the key file or the index folder has been replaced.
 
-    It is built again when the key file or the index folder has been replaced: a process may serve many runs. One that is
-    not as the Privatizer with the fingerprint is refused, since a statement would say something else of its texts.
+    One that is not as the Privatizer with the fingerprint is refused: a statement would say something else of its texts.
     """
     folder = None
     with contextlib.suppress(OSError):  # loading a missing index raises an error of its own
@@ -239,14 +229,10 @@ def release_in_process(
 
 
 def release_records(
-    records: Sequence[Record],
-    settings: PrivatizerSettings,
-    columns: Columns,
-    fingerprint: bytes,
-    leaves_out: bool,
+    settings: PrivatizerSettings, columns: Columns, known: bytes, leaves_out: bool, records: Any
 ) -> Released:
-    """Release records in another process."""
-    return release_in_process(settings, columns, fingerprint).rows(records, leaves_out)
+    """Release records in another process, by a Privatizer with a known fingerprint."""
+    return release_in_process(settings, columns, known).rows(records, leaves_out)
 
 
 def release_table(
@@ -287,9 +273,8 @@ def without_trace(work: Callable[[Any], Value], given: Any) -> Value:
 def gave_up(engine: str, error: Exception) -> CorpusError:
     """Return the error for a task that an engine gave up; what the engine says of it is long and may quote anything."""
     return CorpusError(
-        f"{engine} gave up a task ({type(error).__name__}): a worker was killed again and again or ran out of memory, the "
-        f"index is not where the workers look for it, or textpriv is not installed there. {engine}'s own log says more. "
-        "Run the same command again; with privatize, continue with --resume."
+        f"{engine} gave up a task ({type(error).__name__}): a worker ran out of memory, or has no index or no textpriv; its "
+        "log says more. Run the same command again; with privatize, continue with --resume."
     )
 
 

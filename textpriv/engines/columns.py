@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,8 +56,7 @@ class Columns:
             raise CorpusError("Name each column of texts once.")
         if twice := {*self.texts} & {self.document_column, self.author_column, self.labels_column}:
             raise CorpusError(
-                f"{twice.pop()!r} contains the texts, so it cannot name documents or authors, nor hold labels. Name "
-                "another column."
+                f"{twice.pop()!r} contains the texts: it cannot name documents or authors, nor hold labels."
             )
         if self.labels_column is not None and len(self.texts) > 1:
             raise CorpusError("Labels are offsets in one text: release several columns one by one.")
@@ -73,12 +72,12 @@ class Columns:
         others = self.document_column, self.author_column, self.labels_column
         return (*self.texts, *filter(None, others))
 
-    def check(self, names: Collection[str]) -> None:
-        """Refuse the columns of a table where one that is read is not there once."""
+    def check(self, names: Collection[str], of: str = "") -> None:
+        """Refuse the columns ``of`` a table where one that is read is not there once."""
         for name in self.read:
             if (count := list(names).count(name)) != 1:
                 raise CorpusError(
-                    f"expected one column named {name!r}, found {count} among {len(names)} column(s). Name yours: "
+                    f"{of}expected one column named {name!r}, found {count} among {len(names)} column(s). Name yours: "
                     "text_column (--text-column) is that of the text."
                 )
 
@@ -88,10 +87,15 @@ class Columns:
         texts = [values[column] for column in self.texts]
         return Record(texts, name, author, values.get(self.labels_column))
 
-    def records(self, read: Callable[[str], Sequence[Any]]) -> list[Record]:
-        """Return the records of a table, given a function that reads a column by its name."""
+    def records(
+        self, read: Callable[[str], Sequence[Any]], numbers: Iterable[Sequence[int]] | None = None
+    ) -> list[Record]:
+        """Return the records of a table, given a function that reads a column by its name, and their numbers."""
         rows = zip(*map(read, self.read), strict=True)
-        return [self.record(dict(zip(self.read, values, strict=True))) for values in rows]
+        records = [self.record(dict(zip(self.read, values, strict=True))) for values in rows]
+        if numbers is None:
+            return records
+        return [each._replace(numbers=own) for each, own in zip(records, numbers, strict=True)]
 
     @classmethod
     def on_machines(cls, settings: PrivatizerSettings, **columns: Any) -> Columns:

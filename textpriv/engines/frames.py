@@ -55,9 +55,8 @@ def privatize_frame(
     if kind == "DuckDBPyRelation":
         import duckdb
 
-        return duckdb.from_arrow(
-            privatize_frame(frame.to_arrow_table(), settings=settings, **columns)
-        )
+        table = privatize_frame(frame.to_arrow_table(), settings=settings, **columns)
+        return duckdb.from_arrow(table)
     if library == "pyarrow" and kind == "Table":
         chosen = Columns(**columns)
         chosen.check(frame.column_names)
@@ -65,8 +64,8 @@ def privatize_frame(
         return release_table(frame, settings, chosen, numbers)
     if library not in ("pandas", "polars") or not hasattr(frame, "to_numpy"):
         raise CorpusError(
-            "expected a DataFrame or Series of pandas or polars, or a table of pyarrow or DuckDB, found "
-            f"{kind}. Collect a LazyFrame first; Spark, Ray and datasets have functions of their own in textpriv.engines."
+            f"expected a DataFrame or Series of pandas or polars, or a table of pyarrow or DuckDB, found {kind}. Collect a "
+            "LazyFrame first; for others see textpriv.engines."
         )
     if not hasattr(frame, "columns"):
         table = frame.to_frame(_SERIES)
@@ -84,9 +83,8 @@ def privatize_frame(
     if library == "polars":
         import polars
 
-        return frame.with_columns(
-            [polars.Series(name, given, polars.String) for name, given in texts.items()]
-        )
+        series = [polars.Series(name, given, polars.String) for name, given in texts.items()]
+        return frame.with_columns(series)
     private = frame.copy(deep=False)
     private.attrs = {}  # which may contain anything, such as where the texts came from
     for at, kept in enumerate(frame.dtypes):
@@ -123,8 +121,7 @@ def frame_statement(statement: PrivacyStatement, frame: Any, **columns: Any) -> 
         besides.append("its name")
     if isinstance(frame, dict):
         besides.append("the names of its splits, and how many documents stand in each")
-    library = type(frame).__module__.split(".")[0]
-    if library == "pandas":
+    if type(frame).__module__.split(".")[0] == "pandas":
         index = frame.index
         is_count = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
         named = [str(name) for name in index.names if name is not None]
@@ -150,12 +147,12 @@ def _names_of_columns(frame: Any) -> Any:
 def _records(frame: Any, settings: PrivatizerSettings, columns: Columns) -> list[Record]:
     """Return the records of a frame; those without names are numbered."""
     records = columns.records(lambda name: _values(frame[name]))
-    if columns.document_column is not None:
-        if settings.ledger is None:
-            refuse_repeated(record.name for record in records)
-        return records
-    known = [Occurrences() for _ in columns.texts]
-    return [record._replace(numbers=numbers_of(record.texts, known)) for record in records]
+    if columns.document_column is None:
+        known = [Occurrences() for _ in columns.texts]
+        return [record._replace(numbers=numbers_of(record.texts, known)) for record in records]
+    if settings.ledger is None:
+        refuse_repeated(record.name for record in records)
+    return records
 
 
 def _values(series: Any) -> list[Any]:

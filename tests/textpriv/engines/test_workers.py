@@ -62,9 +62,7 @@ def released(given, recipe: PrivatizerSettings, workers=1) -> tuple[list[list[st
     texts, tokens = [], Counter()
     release = BatchRelease(recipe.build(), COLUMNS)
     known = release.privatizer.fingerprint
-    other = partial(
-        release_records, settings=recipe, columns=COLUMNS, fingerprint=known, leaves_out=False
-    )
+    other = partial(release_records, recipe, COLUMNS, known, False)
     for done in mapped(given, release.rows, workers, other):
         texts.append(done.texts)
         tokens += Counter(done.tokens)

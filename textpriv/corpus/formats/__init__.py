@@ -39,8 +39,8 @@ def corpus_format(
     # A device or a pipe has no extension to go by; the other end then decides.
     if format is None and not is_stream(name):
         raise CorpusError(
-            f"Cannot tell the format of {name} from its name: expected one of {' '.join(_EXTENSIONS)}, perhaps with .gz, "
-            f".bz2 or .zst after it. Say which it is with --format {'|'.join(FORMATS)}."
+            f"Cannot tell the format of {name}: expected one of {' '.join(_EXTENSIONS)}, perhaps with .gz, .bz2, .zst. Say "
+            f"which it is with --format {'|'.join(FORMATS)}."
         )
     if compression is not None and format == "parquet":
         raise CorpusError(f"{name}: a compressed Parquet file cannot be read. Decompress it.")

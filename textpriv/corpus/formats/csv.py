@@ -63,7 +63,7 @@ class _CsvReader(LineReader):
             if not header or _is_flawed(header):
                 raise CorpusError(f"{self.name}, line 1: expected a CSV header in UTF-8")
             self.columns = header
-            self.check_header()
+            self.options.check(self.columns, f"{self.name}: ")
             line = rows.line_num + 1
             for row in rows:
                 if row:  # else a blank line between rows
@@ -74,7 +74,7 @@ class _CsvReader(LineReader):
             # column would pass through unprotected.
             raise CorpusError(
                 f"{self.name}, line {line}: expected quotes that are closed, and doubled in a field, in a row of at most "
-                f"{record_limit():,} bytes. The rows after it cannot be read, so it cannot be skipped. Repair the file."
+                f"{record_limit():,} bytes. It cannot be skipped: repair the file."
             ) from None
 
     def header(self) -> list[str]:

@@ -158,15 +158,15 @@ class _ParquetReader(CorpusReader):
         import pyarrow.parquet as pq
 
         with stores.opened(self.path) as raw:
-            with self._told():
+            with self._damage_named():
                 table = pq.ParquetFile(raw)
                 self.schema = pa.schema([_plain(field) for field in table.schema_arrow])
             self.types, self.columns = table.schema_arrow.types, list(self.schema.names)
-            self.check_header()
+            self.options.check(self.columns, f"{self.name}: ")
             yield table
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _damage_named(self) -> Iterator[None]:
         """Say of an error of Arrow that the file is damaged; one of the system or of a store is raised as it is."""
         import pyarrow as pa
 
@@ -189,7 +189,7 @@ class _ParquetReader(CorpusReader):
         batches = table.iter_batches(batch_size=most, use_threads=False)
         position, part = 0, self.options.part_records
         while True:
-            with self._told():
+            with self._damage_named():
                 batch = next(batches, None)
                 if batch is None:
                     return
