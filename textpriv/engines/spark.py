@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textpriv.engines.batch import (
@@ -51,13 +52,16 @@ def privatize_dataframe(
     if not counted.where("count > 1").isEmpty():
         raise CorpusError(f"A row: {REPEATED_NAME}")
     kept = frame if chosen.labels_column is None else frame.drop(f"{chosen.labels_column}")
+    work = partial(_released, settings=settings, columns=chosen)
+    return frame.mapInArrow(work, _types_alone(kept.schema))
 
-    def released(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        release = release_in_process(settings, chosen)
-        for batch in batches:
-            yield without_trace(release, batch)
 
-    return frame.mapInArrow(released, _types_alone(kept.schema))
+def _released(
+    batches: Iterator[pa.RecordBatch], settings: PrivatizerSettings, columns: Columns
+) -> Iterator[pa.RecordBatch]:
+    release = release_in_process(settings, columns)
+    for batch in batches:
+        yield without_trace(release, batch)
 
 
 def _types_alone(schema: Any) -> Any:
