@@ -212,7 +212,6 @@ def case(draw):
             "on_error": draw(st.sampled_from(["fail", "skip", "skip", "quarantine"])),
             "batch_size": draw(st.integers(1, 4)),
             "part_records": draw(st.integers(1, 5)),
-            "null": "fail",
             "columns": ColumnRule(drop=draw(st.sampled_from([(), ("id",), ("*",)]))),
         },
     }
@@ -222,6 +221,8 @@ def case(draw):
 
 
 def _usable(text, limit) -> bool:
+    if text is None:
+        return True
     if not isinstance(text, str) or "\0" in text:
         return False
     try:
@@ -230,7 +231,7 @@ def _usable(text, limit) -> bool:
         return False
 
 
-def good_texts(name: str, content: bytes, limit: int) -> list[str] | None:
+def good_texts(name: str, content: bytes, limit: int) -> list[str | None] | None:
     """The texts of the good records of a file by another way; None where this reader cannot tell either."""
     kind = name.split(".")[1]
     if kind == "parquet":
@@ -245,7 +246,7 @@ def good_texts(name: str, content: bytes, limit: int) -> list[str] | None:
                 test(column.type)
                 for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
             ):
-                return []
+                return [None] * column.null_count
             found = []
             for value in column.cast(pa.large_binary()).to_pylist():
                 try:
@@ -290,16 +291,16 @@ def good_texts(name: str, content: bytes, limit: int) -> list[str] | None:
             record = json.loads(line.decode("utf-8"))
         except (ValueError, RecursionError):
             continue
-        if isinstance(record, dict) and _usable(record.get("text"), limit):
+        if isinstance(record, dict) and "text" in record and _usable(record["text"], limit):
             found.append(record["text"])
     return found
 
 
-def written_texts(path: Path) -> list[str]:
+def written_texts(path: Path) -> list[str | None]:
     kind = path.name.split(".")[1]
     if kind == "parquet":
         column = pq.read_table(path)["text"]
-        return [str(text) for text in column.to_pylist()]
+        return column.to_pylist()
     content = path.read_bytes()
     if kind == "csv":
         rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline=""), strict=True))
@@ -310,7 +311,9 @@ def written_texts(path: Path) -> list[str]:
     return [json.loads(line)["text"] for line in lines]
 
 
-def as_written(name: str, text: str) -> str:
+def as_written(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
     text = f"[{text}]"
     return text.replace("\r", " ").replace("\n", " ") if ".txt" in name else text
 

@@ -23,6 +23,7 @@ WORDS = ["good", "bad", "film", "music"]
 MARK = re.compile(rb"canary[a-z]+", re.IGNORECASE)
 DOCUMENTS = "the number and order of documents, and of the tokens of each"
 COLUMNS = "other columns, released as written: "
+NULLS = "which records have no text: null texts stay null"
 FORM = "the form of the files: the order and types of columns, delimiters and line endings"
 LEFT_OUT = "how many bad records were left out, and for which reasons"
 OWNERS = "what an option has kept beside the output, which is as private as the texts: "
@@ -163,11 +164,11 @@ def test_of_an_input_passes_what_the_statement_names(place, form, settings, tmp_
 def test_of_records_that_are_left_out_their_number_passes_and_what_is_kept_of_them_is_named(
     settings, tmp_path, on_error
 ):
-    content = table(["good", None], kept=dictionary("fine", "canarybad"))
+    content = table(["good", "bad\0"], kept=dictionary("fine", "canarybad"))
     target = tmp_path / "made" / "out.parquet"
     target.parent.mkdir()
     source, privatizer = written(tmp_path, "parquet", content), settings.build()
-    report = privatize_corpus(source, target, privatizer, on_error=on_error, null="fail")
+    report = privatize_corpus(source, target, privatizer, on_error=on_error)
     assert marks(target) == set()
     assert not pq.read_schema(target).metadata
     named = set(report.stated(privatizer.statement).not_protected)
@@ -231,7 +232,7 @@ def test_a_dataset_is_released_without_its_description_and_its_statement_names_s
     made.save_to_disk(tmp_path / "made")
     assert marks(tmp_path / "made") == set()
     assert raw.info.description == "canarydescription"
-    stated = frame_statement(settings.build().statement, splits, null="fail")
+    stated = frame_statement(settings.build().statement, splits)
     assert stated.not_protected[-1].endswith(
         "the names of its splits, and how many documents stand in each"
     )
@@ -252,6 +253,6 @@ def test_a_statement_of_any_table_names_its_columns(settings):
 
     statement = settings.build().statement
     for frame in (Spark(), Ray()):
-        stated = frame_statement(statement, frame, null="fail")
-        assert stated.not_protected == (*statement.not_protected, f"{COLUMNS}id")
+        stated = frame_statement(statement, frame)
+        assert stated.not_protected == (*statement.not_protected, f"{COLUMNS}id", NULLS)
     assert {DOCUMENTS, CHANGED} <= set(statement.not_protected)

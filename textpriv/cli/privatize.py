@@ -64,9 +64,6 @@ class CorpusOptions(RunningOptions):
         default="fail",
         help="At a bad record: stop, leave it out, or also keep it raw in OUT.quarantine.jsonl.",
     )
-    null: Literal["keep", "fail", "empty"] = rare(
-        default="keep", help="A null text stays null, is a bad record, or becomes an empty text."
-    )
     resume: bool = flag("--resume", "Continue a run that was interrupted.")
     rotates: bool = flag("--rotates", "Finished shards may be gone from the input.", hidden=True)
 
@@ -202,8 +199,8 @@ def privatize(
     try:
         report = run_corpus(plan, privatizer)
     except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
-        left = Checkpoint.of(local_path(target))
-        if left.job and "--resume" not in str(error):  # else the error says so
+        left = Checkpoint(Path(f"{local_path(target)}.partial"))
+        if left.begun[0] and "--resume" not in str(error):  # else the error says so
             say(f"What was done is kept in {left.path}: continue with --resume.")
         raise
     _tell_stay(privatizer.mechanism, release.recovery is None and not has_events)

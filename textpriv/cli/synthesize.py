@@ -282,7 +282,7 @@ def _measure_once(
     job = {
         **records.known_by(),
         **vars(measuring),
-        "bad records": records.plan.release.on_error,
+        "bad records": records.plan.options.on_error,
         "ledger": ledger and ledger.mark.hex(),
         "index": side.fingerprint,
     }

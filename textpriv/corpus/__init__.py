@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from textpriv.corpus.formats import read_records
+from textpriv.corpus.options import ColumnRule, RunOptions
 from textpriv.corpus.plan import check_corpus, files_of
-from textpriv.corpus.release import ColumnRule, RunOptions
 from textpriv.corpus.report import CorpusReport, Progress
 from textpriv.corpus.run import privatize_corpus, rewrite_file, run_corpus
 from textpriv.engines.batch import unnamed_key

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from textpriv.corpus.plan import beside
 from textpriv.corpus.report import Counts
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, created, flush, sha256_file, sync_folder
@@ -30,47 +29,32 @@ _NAME = re.compile(r"([0-9]{6,})-([0-9]{6,})\.json")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The checkpoint folder of one run."""
+    """The checkpoint folder of one run; it need not be there."""
 
     path: Path
-
-    @classmethod
-    def of(cls, target: Path) -> Checkpoint:
-        """Return the folder of the runs into an output; it need not be there."""
-        return cls(beside(target, "partial"))
 
     def begin(self, job: Mapping[str, Any], files: Sequence[str]) -> None:
         """Make the folder; it appears with its job file in it, for one without could be anybody's."""
         content = {"textpriv checkpoint": _FORMAT, "job": job, "files": files}
-        staging = Path(tempfile.mkdtemp(prefix=".", suffix=".new", dir=self.path.parent))
-        try:
+        with tempfile.TemporaryDirectory(suffix=".new", prefix=".", dir=self.path.parent) as place:
+            staging = Path(place, "folder")
+            staging.mkdir(mode=0o700)
             _write(staging / "job.json", content)
             os.rename(staging, self.path)
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
         sync_folder(self.path.parent)
 
     @property
-    def job(self) -> dict[str, Any] | None:
-        """The marks of all that decides the output; None if this is no folder of a run."""
-        return self._content().get("job")
-
-    @property
-    def files(self) -> list[str]:
-        """The names of the run's files, in their order."""
-        return list(self._content().get("files", ()))
-
-    def _content(self) -> dict[str, Any]:
+    def begun(self) -> tuple[dict[str, Any] | None, list[str]]:
+        """The job of the run and the names of its files, in their order; None if this is no folder of a run."""
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             content = json.loads((self.path / "job.json").read_bytes())
             if content["textpriv checkpoint"] == _FORMAT and not self.path.is_symlink():
-                return dict(content)
-        return {}
+                return content["job"], content["files"]
+        return None, []
 
     def remove(self) -> None:
         """Remove the folder of a run with all that is in it."""
-        if self.job is not None:
+        if self.begun[0] is not None:
             shutil.rmtree(self.path, ignore_errors=True)
 
     @contextlib.contextmanager
@@ -137,8 +121,7 @@ def only_writer(target: Path) -> Iterator[None]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise CorpusError(
-                    f"Another run is writing to {target}, or it cannot be locked ({error.strerror}). Wait for its "
-                    "end, or stop it first."
+                    f"Another run is writing to {target}, or it cannot be locked ({error.strerror}). Wait for its end."
                 ) from None
             # The run before may have removed the file; a lock on what has no name keeps nobody away.
             with contextlib.suppress(FileNotFoundError):

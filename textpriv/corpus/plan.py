@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from textpriv.corpus import stores
-from textpriv.corpus.formats import EXTENSIONS, FORMATS, corpus_format
+from textpriv.corpus.formats import FORMATS, corpus_format
+from textpriv.corpus.options import RunOptions
 from textpriv.corpus.records import Batch, CorpusReader, Numbering
-from textpriv.corpus.release import RunOptions
 from textpriv.corpus.stores import is_stream
 from textpriv.errors import CorpusError
-from textpriv.files import is_url, local_path, lost_by, sha256_file
-from textpriv.mechanisms.base import checksum
+from textpriv.files import is_url, local_path, lost_by
 from textpriv.settings import PrivatizerSettings
 from textpriv.spans.policy import SpanPolicy
 
-if TYPE_CHECKING:
-    from textpriv.privatizer import Privatizer
-
 _TABLES = ("_delta_log", ".hoodie")  # folders that say which files of a table count
-_ENDS = 64 * 1024  # bytes of an input at a URL, at either end, by which it is known again
 
 
 class File(NamedTuple):
-    """A file of the input: its name below the source ("" for a single one), its path, and the output's compression.
+    """A file of the input."""
 
-    ``version`` changes with the file, as :func:`textpriv.corpus.stores.version` says.
-    """
-
-    name: str
+    name: str  # below the source; "" for a single file
     path: str
-    compression: str | None
-    version: tuple[int, int] | None
+    compression: str | None  # of the output
+    version: tuple[int, int] | None  # as of textpriv.corpus.stores.version
 
 
 @dataclass(frozen=True)
@@ -50,38 +39,36 @@ class Plan:
     files: tuple[File, ...]
     is_folder: bool
     format: str
-    release: RunOptions
+    options: RunOptions
     target: str
 
     @classmethod
-    def of(cls, source: str | Sequence[str], target: str, release: RunOptions) -> Plan:
+    def of(cls, source: str | Sequence[str], target: str, options: RunOptions) -> Plan:
         """Plan a run, with everything checked that its files and options show."""
-        if release.on_error not in ("fail", "skip", "quarantine"):
-            raise CorpusError(f"on_error is fail, skip or quarantine, not {release.on_error!r}.")
-        if release.encoding is not None:
-            try:
-                "".encode(release.encoding)
-            except LookupError:
-                raise CorpusError(
-                    f"Python knows no encoding {release.encoding!r} of text. Name one such as latin-1 or utf-16."
-                ) from None
-        first, *more = [source] if isinstance(source, str) else source
-        if more or stores.is_pattern(first):
-            is_folder, (files, format) = True, _several([first, *more], release.format)
-        else:
-            is_folder = stores.is_folder(first)
-            files, format = (_folder if is_folder else _file)(first, target, release.format)
-        if format == "text" and len(release.read) > 1:
+        if options.on_error not in ("fail", "skip", "quarantine"):
+            raise CorpusError(f"on_error is fail, skip or quarantine, not {options.on_error!r}.")
+        try:
+            "".encode(options.encoding or "utf-8")
+        except LookupError:
             raise CorpusError(
-                "Texts, documents and labels are named by columns, and a text file has none: use jsonl, csv, tsv or parquet."
+                f"Python knows no encoding {options.encoding!r} of text. Name one such as latin-1."
+            ) from None
+        first, *more = [source] if isinstance(source, str) else source
+        is_folder = bool(more) or stores.is_pattern(first) or stores.is_folder(first)
+        if more or stores.is_pattern(first):
+            files, format = _several([first, *more], options.format)
+        else:
+            files, format = (_folder if is_folder else _file)(first, target, options.format)
+        if format == "text" and len(options.read) > 1:
+            raise CorpusError(
+                "A text file has no columns for texts, documents or labels. Use jsonl, csv, tsv or parquet."
             )
-        if is_stream(target) and (
-            is_folder or format == "parquet" or release.on_error == "quarantine"
-        ):
+        is_whole = is_folder or format == "parquet" or options.on_error == "quarantine"
+        if is_whole and is_stream(target):
             raise CorpusError(
                 "Only one jsonl, csv, tsv or text file goes to a stream, without a quarantine. Name a file."
             )
-        return cls(files, is_folder, format, release, target)
+        return cls(files, is_folder, format, options, target)
 
     def in_order(self, names: Sequence[str]) -> Plan:
         """Return the plan with the files of these names first, in their order."""
@@ -105,61 +92,15 @@ class Plan:
 
     def reader(self, file: int, number: Numbering | None = None) -> CorpusReader:
         """Return the reader of an input file."""
-        _, path, _, version = self.files[file]
+        path = self.files[file].path
         packing = corpus_format(path, self.format)[1]
-        reader = FORMATS[self.format](path, packing, self.release, number)
-        reader.version = version
+        reader = FORMATS[self.format](path, packing, self.options, number)
+        reader.file, reader.version = file, self.files[file].version
         return reader
 
-    def part_of(self, batch: Batch) -> int:
-        """Return the number of the part in which a batch is."""
-        return max(0, batch.end - 1) // self.release.part_records
-
-    def job(
-        self, privatizer: Privatizer, like: Mapping[str, str], known: Callable[[str], Any]
-    ) -> dict[str, str]:
-        """Return keyed hashes of everything that decides the output, by what to call it, to be compared with another job.
-
-        A job that is not made like another has a salt of its own, so that two manifests do not show what is equal.
-        ``known`` is :func:`known_by`, with a memory for a run that compares several jobs.
-        """
-        release, ledger, domain = self.release, privatizer.ledger, privatizer.mechanism.index.domain
-        secret = f"seed {privatizer.seed}".encode() if ledger is None else bytes(ledger.mark)
-        secret = secret if release.key is None else release.key.secret
-        salt = like.get("salt") or secrets.token_hex(8)
-        own = hashlib.blake2b(secret, salt=bytes.fromhex(salt), person=b"textpriv-job").digest()
-
-        def mark(value: Any) -> str:
-            content = json.dumps(value, default=str).encode()
-            return hashlib.blake2b(content, key=own, digest_size=16).hexdigest()
-
-        items = {
-            "key": "key",
-            "epsilon": privatizer.statement.epsilon,
-            "mechanism": type(privatizer.mechanism).__name__,
-            "settings": privatizer.fingerprint.hex(),
-            "domain": None if domain is None else checksum(domain),
-            "format": [
-                self.format,
-                None if self.is_folder else self.files[0].compression,
-                release.encoding,
-            ],
-            "columns": [release.read, release.labels_column, asdict(release.columns)],
-            "bad records": [release.on_error, release.null],
-            "part": release.part_records,
-            **{f"input {file.name}".rstrip(): known(file.path) for file in self.files},
-        }
-        return {"salt": salt, **{name: mark(value) for name, value in items.items()}}
-
-
-def known_by(path: str) -> Any:
-    """Return by what an input file is known: its SHA-256, or at a URL, which is slow to read, its size and both ends."""
-    if not is_url(path):
-        return sha256_file(Path(path))
-    with stores.opened(path) as opened:
-        first, size = opened.read(_ENDS), opened.seek(0, os.SEEK_END)
-        opened.seek(max(0, size - _ENDS))
-        return [size, first.hex(), opened.read(_ENDS).hex()]
+    def part_of(self, batch: Batch) -> tuple[int, int]:
+        """Return the numbers of the file and of the part in which a batch is."""
+        return batch.reader.file, max(0, batch.end - 1) // self.options.part_records
 
 
 def beside(target: Path, name: str) -> Path:
@@ -179,7 +120,7 @@ def refuse_taken(name: str, why: str = "") -> None:
 def check_corpus(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     target: str | os.PathLike[str],
-    release: RunOptions,
+    options: RunOptions,
     read: Iterable[str | Path] = (),
 ) -> Plan:
     """Refuse inputs that are missing, and outputs that cannot be written or would replace something that is read.
@@ -188,12 +129,12 @@ def check_corpus(
     """
     sources = [source] if isinstance(source, str | os.PathLike) else source
     target = _plain_name(target)
-    plan = Plan.of([_plain_name(name) for name in sources], target, release)
-    spans = release.settings and release.settings.spans
-    if spans and release.author_column is None and SpanPolicy.of(spans).needs_person:
+    plan = Plan.of([_plain_name(name) for name in sources], target, options)
+    settings, key = options.settings, options.key
+    spans = settings and settings.spans
+    if spans and options.author_column is None and SpanPolicy.of(spans).needs_person:
         raise CorpusError(
-            "This policy draws once for each person, such as one shift of all dates: name the column of authors "
-            "(--author COLUMN), or take the policy tickets or chat."
+            "This policy draws once for each person: name the column of authors (--author), or take tickets or chat."
         )
     check_headers(plan)
     kept: list[str | Path] = [*read]
@@ -202,11 +143,9 @@ def check_corpus(
     if is_stream(target):
         return plan
     final = local_path(target)
-    kept += private
-    if release.key is not None and release.key.path is not None:
-        kept.append(release.key.path)
-    if release.settings is not None:
-        kept += files_of(release.settings)
+    kept += [*private, *(files_of(settings) if settings else ())]
+    if key is not None and key.path is not None:
+        kept.append(key.path)
     made = [final, beside(final, "manifest.json"), beside(final, "quarantine.jsonl")]
     if (lost := lost_by(made, kept)) is not None:
         raise CorpusError(
@@ -216,10 +155,9 @@ def check_corpus(
     if not (is_url(target) or final.parent.is_dir()):
         raise CorpusError(f"Cannot write to {final}: its folder does not exist. Make it first.")
     if final.is_dir() != plan.is_folder and final.exists():
-        raise CorpusError(
-            f"Cannot write to {final}: it is a {'file' if plan.is_folder else 'folder'}. Name another."
-        )
-    if not (release.overwrite or release.resume):
+        found = "file" if plan.is_folder else "folder"
+        raise CorpusError(f"Cannot write to {final}: it is a {found}. Name another.")
+    if not (options.overwrite or options.resume):
         refuse_taken(target)
     return plan
 
@@ -241,24 +179,22 @@ def _plain_name(name: str | os.PathLike[str]) -> str:
 
 def check_headers(plan: Plan) -> None:
     """Refuse files that cannot be opened, and shards whose columns differ where that would copy new ones."""
-    first: set[str] | None = None
-    known = {*plan.release.meaning.texts}
-    for number, file in enumerate(plan.files):
-        if is_stream(file.path):
-            continue
-        release, header = plan.release, plan.reader(number).header()
+    options, first = plan.options, None
+    known = {*options.texts}
+    files = [n for n, file in enumerate(plan.files) if not is_stream(file.path)]
+    for file in files:
+        header = plan.reader(file).header()
         known.update(header)
-        copied = filter(release.columns.refuses_late, filter(release.writes, header))
-        names = {*copied}.difference(release.meaning.texts)
-        if first is not None and (new := names.symmetric_difference(first)):
+        copied = filter(options.columns.refuses_late, filter(options.writes, header))
+        names = {*copied}.difference(options.texts)
+        first = names if first is None else first
+        if new := names.symmetric_difference(first):
             raise CorpusError(
-                f"{file.path} has other columns than {plan.files[0].path}: {', '.join(sorted(new)[:5])}. List them in "
-                "--keep or --drop, or let all pass with --keep '*'."
+                f"{plan.files[file].path} has other columns than {plan.files[0].path}: {', '.join(sorted(new)[:5])}. List "
+                "them in --keep or --drop, or let all pass with --keep '*'."
             )
-        first = names
-    is_known = plan.format != "jsonl" and first is not None  # else the records name them
-    if is_known and not plan.release.rotates:
-        plan.release.columns.check(known)
+    if files and plan.format != "jsonl" and not options.rotates:  # JSON names columns in records
+        options.columns.check(known)
 
 
 def files_of(settings: PrivatizerSettings) -> list[Path]:
@@ -273,8 +209,8 @@ def _file(source: str, target: str, format: str | None) -> tuple[tuple[File, ...
     target_format, compression = corpus_format(target, format)
     if source_format and target_format and source_format != target_format:
         raise CorpusError(
-            f"The output has the format of the input: {source} is {source_format}, {target} would be {target_format}. "
-            "Choose another name for the output, or set --format for both."
+            f"{source} is {source_format}, and {target} would be {target_format}. Name an output of the same format, or "
+            "set --format for both."
         )
     if not (is_stream(source) or is_url(source)):
         os.stat(source)
@@ -289,8 +225,7 @@ def _several(sources: Sequence[str], format: str | None) -> tuple[tuple[File, ..
         name = path.rpartition("/")[2]
         if is_stream(path) or stores.is_folder(path) or name in paths:
             raise CorpusError(
-                f"{path} is a folder, a stream, or the second file named {name}. Several inputs are files whose names "
-                "differ: they become one folder."
+                f"{path} is a folder, a stream, or the second file named {name}. Name files with different names."
             )
         paths[name] = path
     return _files(paths, " ".join(sources), format)
@@ -300,9 +235,7 @@ def _folder(source: str, target: str, format: str | None) -> tuple[tuple[File, .
     """Return the files of a folder, in the order of their names, and their format."""
     inner = Path(os.path.realpath(target))
     if Path(os.path.realpath(source)) in (inner, *inner.parents):
-        raise CorpusError(
-            f"{target} is in {source}: the private files must not be among the raw ones. Name another folder."
-        )
+        raise CorpusError(f"{target} is in {source}, among the raw files. Name another folder.")
     for log in _TABLES:
         if stores.is_folder(f"{source}/{log}"):
             raise CorpusError(
@@ -321,13 +254,8 @@ def _files(
     formats = sorted({str(kind) for kind, _ in kinds.values()})
     if len(formats) != 1:
         told = f"files of several formats ({', '.join(formats)})" if formats else "no files"
-        raise CorpusError(
-            f"{source} contains {told}: expected files of one format, one of {' '.join(EXTENSIONS)}."
-        )
-    files = (
-        File(name, paths[name], packing, stores.version(paths[name]))
-        for name, (_, packing) in kinds.items()
-    )
+        raise CorpusError(f"{source} contains {told}. Name a folder with files of one format.")
+    files = [File(name, paths[name], kinds[name][1], stores.version(paths[name])) for name in kinds]
     return tuple(files), formats[0]
 
 
@@ -337,8 +265,7 @@ def _local_names(source: str) -> Iterator[str]:
         for path in (os.path.join(folder, name) for name in folders):
             if os.path.islink(path):
                 raise CorpusError(
-                    f"{path} is a link to a folder, and links are not followed: its files would be left out. Put the "
-                    "folder itself there, or remove the link."
+                    f"{path} is a link to a folder, and links are not followed. Put the folder itself there."
                 )
         paths = (os.path.join(folder, name) for name in files)
         yield from (os.path.relpath(path, source) for path in paths if not is_stream(path))

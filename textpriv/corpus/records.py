@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from textpriv.corpus import stores
-from textpriv.corpus.release import RunOptions
+from textpriv.corpus.options import RunOptions
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
-from textpriv.engines.batch import REPEATED_NAME, TableRows
+from textpriv.engines.batch import REPEATED_NAME
+from textpriv.engines.columns import Record
 from textpriv.errors import CorpusError, SpanError
 from textpriv.spans.span import checked, read_labels
 
@@ -34,7 +35,7 @@ _PACKED = {
     "gzip": rb"\x1f\x8b",
     "bz2": rb"BZh.1AY&SY",
     "zstd": rb"\x28\xb5\x2f\xfd",
-}  # how they begin
+}  # their first bytes
 _REMEDY = "Repair it, or leave such records out with --on-error skip (on_error='skip')."
 _EXPECTED = {
     "encoding": "expected UTF-8, found others. Name the file's encoding: --encoding latin-1.",
@@ -45,8 +46,8 @@ _EXPECTED = {
     "too_large": f"expected a text of at most {MAX_TEXT_BYTES:,} bytes, found a longer one.",
 }
 
-# Gives, for a record's number in its file and its values, how often its name, or each of its texts, came until then.
-Numbering = Callable[[int, Sequence[Any]], tuple[int, ...]]
+# Gives, for a record and its place in its file, how often its name, or each of its texts, came until then.
+Numbering = Callable[[int, Record], Sequence[int]]
 Readline = Callable[[int], bytes]  # as that of a file: at most so many bytes of the next line
 
 
@@ -77,8 +78,9 @@ class BadRecord:
 class Batch:
     """A few consecutive good records; a file without records has one batch without records."""
 
+    reader: CorpusReader
     positions: list[int]  # from 0 in the file; bad records count, blank lines do not
-    given: TableRows  # what decides the release
+    records: list[Record]  # what decides the release
     rows: Any  # whole records: dicts (jsonl), lists (csv, tsv), None each (text), an Arrow record batch (parquet)
     bad: list[BadRecord]  # between the batch before and the end of this one
     end: int  # records of the file until the end of this batch
@@ -88,9 +90,30 @@ class Batch:
         return len(self.positions)
 
     @property
-    def texts(self) -> Sequence[Any]:
+    def texts(self) -> list[Any]:
         """The texts of the first column."""
-        return self.given.texts[0]
+        return [record.texts[0] for record in self.records]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns of its records."""
+        return self.reader.names_of(self.rows)
+
+    def without(self, refused: Collection[int], reason: str = "limit") -> Batch:
+        """Return the batch without records, such as those that a ledger refuses, which are bad ones now."""
+        bad = [*self.bad]
+        for place in refused:
+            row = self.reader.chosen(self.rows, [place])
+            raw = self.reader.quarantined(row[0] if isinstance(row, list) else row)
+            bad.append(BadRecord(self.positions[place], 0, reason, raw))
+        kept = [place for place in range(len(self)) if place not in refused]
+        return replace(
+            self,
+            positions=[self.positions[place] for place in kept],
+            records=[self.records[place] for place in kept],
+            rows=self.reader.chosen(self.rows, kept),
+            bad=sorted(bad, key=lambda each: each.position),
+        )
 
 
 class RecordWriter:
@@ -126,14 +149,7 @@ class RecordWriter:
 
 
 class CorpusReader:
-    """Iterate over the batches of one file: the base of each format's reader.
-
-    Attributes
-    ----------
-    columns
-        The CSV header, the Parquet columns, or the field names of the first JSON record; empty for ``text``. Filled by
-        the first batch.
-    """
+    """Iterate over the batches of one file: the base of each format's reader."""
 
     format: str  # its name
     extensions: tuple[str, ...]  # of its files
@@ -143,14 +159,15 @@ class CorpusReader:
         self,
         path: str,
         compression: str | None,
-        release: RunOptions,
+        options: RunOptions,
         number: Numbering | None = None,
     ) -> None:
-        self.path, self.release, self.texts = path, release, release.meaning.texts
+        self.path, self.options, self.texts = path, options, options.texts
+        # The CSV header, the Parquet columns, or the names of the first JSON record; filled by the first batch.
         self.columns: list[str] = []
+        self.number = number or (lambda position, record: (1,))
         self._compression = compression
-        self._number = number or (lambda position, values: (1,) * len(self.texts))
-        self._offset = 0  # bytes of the lines that were read
+        self.file = 0  # its number in a plan
         self.version = stores.version(path)
 
     @property
@@ -178,86 +195,62 @@ class CorpusReader:
         """Return a record as bytes, for the quarantine."""
         raise NotImplementedError
 
+    def quarantined(self, row: Any) -> bytes | None:
+        """Return what is kept of a bad record, as it is in the file."""
+        return self.spelled(row) if self.options.on_error == "quarantine" else None
+
     def chosen(self, rows: Any, places: Sequence[int]) -> Any:
         """Return some of the records of a batch."""
         return [rows[place] for place in places]
-
-    def without(self, batch: Batch, refused: Collection[int], reason: str = "limit") -> Batch:
-        """Return a batch without records, such as those that a ledger refuses, which are bad ones now."""
-        bad = [*batch.bad]
-        for place in refused:
-            row = self.chosen(batch.rows, [place])
-            row = row[0] if isinstance(row, list) else row
-            raw = self.spelled(row) if self.release.on_error == "quarantine" else None
-            bad.append(BadRecord(batch.positions[place], 0, reason, raw))
-        kept = [place for place in range(len(batch)) if place not in refused]
-        return replace(
-            batch,
-            positions=[batch.positions[place] for place in kept],
-            given=batch.given.chosen(kept),
-            rows=self.chosen(batch.rows, kept),
-            bad=sorted(bad, key=lambda each: each.position),
-        )
 
     def new_rows(self, columns: Mapping[str, Sequence[Any]]) -> Any:
         """Return new records as rows for the writer, in place of a file's; the first column has the texts."""
         self.columns = [*columns]
         return [None] * len(columns[self.columns[0]])
 
-    def names_of(self, rows: Any) -> Iterator[Sequence[str]]:
-        """Yield the names of the columns: those of the file, or of each row."""
-        yield self.columns
+    def names_of(self, rows: Any) -> list[str]:
+        """Return the names of the columns of whole records."""
+        return self.columns
 
-    def check_header(self) -> list[int]:
-        """Return the places of the columns that are read; refuse a file that has one of them not exactly once."""
-        for name in self.release.read:
-            if (count := self.columns.count(name)) != 1:
-                raise CorpusError(
-                    f"{self.name}: expected one column named {name!r}, found {count} among {len(self.columns)} "
-                    "column(s). Name yours: --text-column is that of the text."
+    def record(self, position: int, values: Mapping[str, Any]) -> Record:
+        """Check the values of a record that are read, and number it; raise RecordError where it is bad."""
+        record = self.options.record(values)
+        for column, text in zip(self.texts, record.texts, strict=True):
+            if isinstance(text, str):
+                _check_characters(text)
+            elif text is not None:
+                found = type(text).__name__
+                raise RecordError(
+                    "wrong_type", f"expected a text in {column!r}, found a value of type {found}."
                 )
-        return [self.columns.index(name) for name in self.release.read]
-
-    def numbers(self, position: int, values: Sequence[Any]) -> tuple[int, ...]:
-        """Check the values of a record that are read, and number them; raise RecordError where it is bad."""
-        for name, value in zip(self.release.read, values, strict=True):
-            if name in self.texts:
-                _check_text(name, value, self.release.null)
-            elif name == self.release.labels_column:
-                _check_labels(values[0], value)
-            elif isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-                raise RecordError("missing_name", f"expected a name or a number in {name!r}.")
-            else:
-                _check_characters(str(value))
-        numbers = self._number(position, values)
-        if self.release.document_column is not None and max(numbers) > 1:
+        for column in filter(None, (self.options.document_column, self.options.author_column)):
+            name = values.get(column)
+            if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+                raise RecordError("missing_name", f"expected a name or a number in {column!r}.")
+            _check_characters(str(name))
+        if self.options.labels_column is not None:
+            try:
+                checked(record.texts[0] or "", read_labels(record.labels))
+            except SpanError as error:
+                raise RecordError("labels", str(error)) from None
+        numbers = self.number(position, record)
+        if self.options.document_column is not None and max(numbers) > 1:
             raise RecordError("repeated_name")
-        return numbers
-
-    def given(
-        self, values: Sequence[Sequence[Any]], numbers: Sequence[tuple[int, ...]]
-    ) -> TableRows:
-        """Return what decides the release of records, given the values of each that are read."""
-        columns = {name: [each[n] for each in values] for n, name in enumerate(self.release.read)}
-        return TableRows.of(self.release.meaning, columns.__getitem__)._replace(numbers=numbers)
+        return record._replace(numbers=numbers)
 
     def refused(self, error: RecordError, position: int, line: int, row: Any) -> BadRecord:
         """Return a bad record that is left out, or raise."""
-        if self.release.on_error == "fail":
+        if self.options.on_error == "fail":
             where = f"line {line} (record {position + 1})" if line else f"record {position + 1}"
             raise CorpusError(f"{self.name}, {where}: {error} {_REMEDY}") from None
-        raw = self.spelled(row) if self.release.on_error == "quarantine" else None
-        return BadRecord(position, line, error.reason, raw)
+        return BadRecord(position, line, error.reason, self.quarantined(row))
 
 
-def _check_text(column: str, text: Any, null: str) -> None:
-    if text is None and null != "fail":
-        return
-    if not isinstance(text, str):
-        found = "none (null)" if text is None else f"a value of type {type(text).__name__}"
-        reason = "null" if text is None else "wrong_type"
-        raise RecordError(reason, f"expected a text in {column!r}, found {found}.")
-    _check_characters(text)
+def needs_text(position: int, record: Record) -> tuple[int, ...]:
+    """Refuse a record without a text, where records are not released but counted."""
+    if None in record.texts:
+        raise RecordError("null", "expected a text, found none (null).")
+    return (1,)
 
 
 def _check_characters(text: str) -> None:
@@ -273,13 +266,6 @@ def _check_characters(text: str) -> None:
             raise RecordError("too_large")
 
 
-def _check_labels(text: str | None, labels: Any) -> None:
-    try:
-        checked(text or "", read_labels(labels))
-    except SpanError as error:
-        raise RecordError("labels", str(error)) from None
-
-
 class LineReader(CorpusReader):
     """The base of the readers of files of lines."""
 
@@ -287,45 +273,39 @@ class LineReader(CorpusReader):
         """Yield each record, as it is in the file, with its first line."""
         raise NotImplementedError
 
-    def parse(self, unit: Any) -> tuple[Sequence[Any], Any]:
-        """Return the values that are read of a record, and the whole record; raise RecordError."""
+    def parse(self, unit: Any) -> tuple[Mapping[str, Any], Any]:
+        """Return the values of a record by column, and the whole record; raise RecordError."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Batch]:
-        good: list[tuple[int, Sequence[Any], tuple[int, ...], Any]] = []
+        places: list[int] = []
+        records: list[Record] = []
+        rows: list[Any] = []
         bad: list[BadRecord] = []
-        self._offset = before = end = 0
+        end = size = 0
         with self._open() as (readline, progress, has_more):
-
-            def batch() -> Batch:
-                where, values, numbers, rows = map(
-                    list, zip(*good, strict=True) if good else [()] * 4
-                )
-                return Batch(where, self.given(values, numbers), rows, bad, end, progress())
-
             for position, (line, unit) in enumerate(self.units(self._lines(readline))):
                 end = position + 1
+                size += len(unit) if isinstance(unit, bytes) else sum(map(len, unit))
                 try:
                     values, row = self.parse(unit)
-                    good.append((position, values, self.numbers(position, values), row))
+                    records.append(self.record(position, values))
+                    places.append(position)
+                    rows.append(row)
                 except RecordError as error:
                     bad.append(self.refused(error, position, line, unit))
-                is_full = len(good) + len(bad) >= self.release.batch_size
-                is_part = end % self.release.part_records == 0
-                is_long = self._offset - before >= BATCH_BYTES
-                if is_full or is_part or is_long or not has_more():
-                    yield batch()
-                    good, bad, before = [], [], self._offset
+                is_full = len(rows) + len(bad) >= self.options.batch_size
+                is_part = end % self.options.part_records == 0
+                if is_full or is_part or size >= BATCH_BYTES or not has_more():
+                    yield Batch(self, places, records, rows, bad, end, progress())
+                    places, records, rows, bad, size = [], [], [], [], 0
             self.check_unchanged()
-            if good or bad or not end:
-                yield batch()
+            if rows or bad or not end:
+                yield Batch(self, places, records, rows, bad, end, progress())
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[tuple[Readline, Callable[[], float | None], Callable[[], bool]]]:
-        """Open the file for reading lines of UTF-8, decompressed.
-
-        Yield also functions that say which share was read, and whether the next line may be there without waiting.
-        """
+        """Open the file; yield functions for the next line in UTF-8, the share that was read, and whether more is there."""
         is_other = is_stream(self.path)
         with contextlib.ExitStack() as stack:
             raw: Any = sys.stdin.buffer
@@ -336,16 +316,16 @@ class LineReader(CorpusReader):
                 raw.seek(0)
             stream = _unpacked(raw, self._compression)
             readline: Readline = stream.readline
-            if (encoding := self.release.encoding) is not None:
+            if (encoding := self.options.encoding) is not None:
                 # A byte that has no meaning stays one, so that its record is a bad one.
                 lines = io.TextIOWrapper(stream, encoding, "surrogateescape", "\n")
                 stack.callback(lines.detach)
-                readline = partial(_recoded, lines)
+                readline = lambda most: lines.readline(most).encode("utf-8", "surrogateescape")  # noqa: E731
 
             def progress() -> float | None:
                 return min(1.0, raw.tell() / size) if size else None
 
-            yield readline, progress, _has_more(raw) if is_other else lambda: True
+            yield readline, progress, partial(_has_more, raw) if is_other else lambda: True
 
     def _lines(self, readline: Readline) -> Iterator[bytes]:
         """Yield lines with their endings; of one over the limit no more than shows that it is."""
@@ -357,8 +337,6 @@ class LineReader(CorpusReader):
                 piece = line
                 while len(piece) >= limit and not piece.endswith(b"\n"):
                     piece = readline(limit)
-                    self._offset += len(piece)
-                self._offset += len(line)
                 if number == 1:
                     if line.startswith(_UTF16_MARKS):
                         raise CorpusError(
@@ -368,16 +346,15 @@ class LineReader(CorpusReader):
                         return
                 yield line
         except UnicodeDecodeError:
+            encoding = self.options.encoding
             raise CorpusError(
-                f"{self.name}: expected {self.release.encoding}, found other bytes after line {number}. Name its encoding "
-                "with --encoding."
+                f"{self.name}: expected {encoding}, found other bytes after line {number}. Correct --encoding."
             ) from None
         except OSError as error:
             if error.errno is not None:  # of the system or a store
                 raise
-            raise CorpusError(
-                f"{self.name}: the compressed file is damaged or cut short after line {number}. Make or fetch it again."
-            ) from error
+            told = f"{self.name}: the compressed file is damaged or cut short after line {number}."
+            raise CorpusError(f"{told} Make or fetch it again.") from error
 
 
 def _unpacked(raw: Any, compression: str | None) -> Any:
@@ -391,17 +368,12 @@ def _unpacked(raw: Any, compression: str | None) -> Any:
     return io.BufferedReader(pa.CompressedInputStream(raw, kind))
 
 
-def _recoded(lines: io.TextIOWrapper, limit: int) -> bytes:
-    return lines.readline(limit).encode("utf-8", "surrogateescape")
-
-
-def _has_more(raw: Any) -> Callable[[], bool]:
-    """Return a function that says whether a stream has bytes now; a record must not wait for the next one."""
+def _has_more(raw: Any) -> bool:
+    """Return whether a stream has bytes now; a record must not wait for the next one."""
     try:
-        number = raw.fileno()
+        return bool(select.select([raw.fileno()], [], [], 0)[0])
     except OSError:  # it is in memory
-        return lambda: True
-    return lambda: bool(select.select([number], [], [], 0)[0])
+        return True
 
 
 @contextlib.contextmanager
@@ -412,18 +384,9 @@ def compressed(raw: BinaryIO, compression: str | None) -> Iterator[Any]:
         return
     import pyarrow as pa
 
-    with pa.output_stream(_Unclosed(raw), compression=compression) as packed:
+    raw.flush()
+    with (
+        open(raw.fileno(), "wb", closefd=False) as out,
+        pa.output_stream(out, compression=compression) as packed,
+    ):
         yield packed
-
-
-class _Unclosed(io.RawIOBase):
-    """Write to a file, which stays open when this is closed."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: Any) -> int:
-        return self._file.write(content)

@@ -54,15 +54,13 @@ class CorpusReport:
     Attributes
     ----------
     documents, nulls, files
-        Records written, null texts among them that are kept, and files.
+        Records written, null texts among them, and files.
     tokens, skipped
         Tokens by class, as released, and bad records left out, by reason.
-    unprotected
-        Names of the other columns, which pass through as they are; the first 1,000 of them.
+    unprotected, refused
+        The first 1,000 names of copied columns, and records that were left out, over a limit of the ledger.
     seconds, quarantine, resumed
-        Wall time, the file of bad records, if any, and documents that an earlier run had finished.
-    refused
-        The first 1,000 records that would have passed a limit of the ledger, and were left out.
+        Wall time, the file of bad records, and documents that an earlier run had finished.
     besides
         What passes besides texts and columns, as the statement says it.
     """
@@ -95,7 +93,7 @@ class CorpusReport:
             documents=counts.documents,
             tokens=dict(counts.tokens),
             skipped=dict(counts.skipped),
-            unprotected=tuple(filter(plan.release.writes, counts.columns)),
+            unprotected=tuple(filter(plan.options.writes, counts.columns)),
             nulls=counts.nulls,
             files=len(plan.files),
             quarantine=quarantine,

@@ -31,7 +31,7 @@ def is_folder(name: str) -> bool:
     """Return whether a name is that of a folder, or the beginning of the names of objects."""
     if not is_url(name):
         return os.path.isdir(name)
-    with _asked(name) as (store, path):
+    with _store_of(name) as (store, path):
         return bool(store.isdir(path))
 
 
@@ -45,7 +45,7 @@ def matching(name: str) -> list[str]:
     if not is_pattern(name):
         return [name]
     if is_url(name):
-        with _asked(name) as (store, path):
+        with _store_of(name) as (store, path):
             found = [store.unstrip_protocol(each) for each in store.glob(path)]
     else:
         found = glob.glob(name, recursive=True)
@@ -57,15 +57,16 @@ def matching(name: str) -> list[str]:
 def is_taken(name: str) -> bool:
     """Return whether a file that is not empty, or a folder that is not, is at a path or URL."""
     if is_url(name):
-        with _asked(name) as (store, path):
+        with _store_of(name) as (store, path):
             return bool(store.isfile(path)) or bool(names_below(name))
-    place = Path(name)
-    return any(place.iterdir()) if place.is_dir() else place.exists() and place.stat().st_size > 0
+    with contextlib.suppress(FileNotFoundError):
+        return bool(os.listdir(name) if os.path.isdir(name) else os.path.getsize(name))
+    return False
 
 
 def names_below(url: str) -> list[str]:
     """Return the names of all objects below a URL, relative to it."""
-    with _asked(url) as (store, path):
+    with _store_of(url) as (store, path):
         below = path.rstrip("/") + "/"
         paths = store.find(path)
     names = [each[len(below) :] for each in paths if each.startswith(below) and each[-1] != "/"]
@@ -79,7 +80,7 @@ def opened(name: str) -> BinaryIO:
     """Open a file or an object for reading bytes."""
     if not is_url(name):
         return open(name, "rb")
-    with _asked(name) as (store, path):
+    with _store_of(name) as (store, path):
         # fsspec's own files read lines without a limit.
         return io.BufferedReader(store.open(path, "rb"))
 
@@ -100,21 +101,20 @@ def size(name: str) -> int:
 
 def put(path: Path, url: str) -> None:
     """Write a local file to a URL, in place of what was there."""
-    with _asked(url) as (store, final):
+    with _store_of(url) as (store, final):
         store.put_file(os.fspath(path), final)
 
 
 @contextlib.contextmanager
-def _asked(url: str) -> Iterator[tuple[Any, str]]:
+def _store_of(url: str) -> Iterator[tuple[Any, str]]:
     """Yield the file system of a URL, without what it remembers of it, and the path in it; name the URL in errors."""
     try:
         from fsspec.core import url_to_fs
 
         store, path = url_to_fs(url)
     except (ImportError, ValueError) as error:  # they name the package, or the unknown protocol
-        raise CorpusError(
-            f"{url} cannot be opened: {str(error).rstrip('.')}. For s3:// it is: {how_to_install('stores')}."
-        ) from None
+        told = f"{url} cannot be opened: {str(error).rstrip('.')}."
+        raise CorpusError(f"{told} For s3:// it is: {how_to_install('stores')}.") from None
     try:
         store.invalidate_cache()
         yield store, path
@@ -123,7 +123,5 @@ def _asked(url: str) -> Iterator[tuple[Any, str]]:
     except CorpusError:
         raise
     except Exception as error:  # whose message may quote anything
-        raise CorpusError(
-            f"{url}: the store failed ({type(error).__name__}). See to the store and its credentials. What is done of a run "
-            "with a key is kept: continue it with --resume."
-        ) from None
+        told = f"{url}: the store failed ({type(error).__name__}). Check it and its credentials."
+        raise CorpusError(f"{told} Continue a run with a key by --resume.") from None

@@ -23,12 +23,12 @@ from typing import Any, BinaryIO, NamedTuple
 from textpriv import __version__
 from textpriv.corpus import stores
 from textpriv.corpus.formats import FORMATS, corpus_format
-from textpriv.corpus.plan import Plan, beside, check_headers, known_by
-from textpriv.corpus.records import Batch, compressed
-from textpriv.corpus.release import ColumnRule, RunOptions
+from textpriv.corpus.options import ColumnRule, RunOptions
+from textpriv.corpus.plan import Plan, beside, check_headers
+from textpriv.corpus.records import Batch, compressed, needs_text
 from textpriv.corpus.report import Progress
+from textpriv.corpus.resume import known_by
 from textpriv.corpus.stores import is_stream
-from textpriv.engines.batch import TableRows
 from textpriv.engines.local import mapped
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.files import atomic_write, is_url, local_path, lost_by, sha256_file, umask
@@ -82,7 +82,7 @@ class PrivateRecords:
         self, files: Iterable[int], begun: float = 0.0, part: float = 1.0
     ) -> Iterator[list[LabelledTexts]]:
         """Yield the records of files in groups that are worth the way to a worker; progress goes on from ``begun``."""
-        on_progress, tokens = self.plan.release.on_progress, 0
+        on_progress, tokens = self.plan.options.on_progress, 0
         group: list[LabelledTexts] = []
         records = size = self.documents = 0
         self.skipped.clear()
@@ -105,24 +105,25 @@ class PrivateRecords:
     def _file(self, number: int) -> Iterator[tuple[LabelledTexts, float | None]]:
         """Yield the records of a file in batches, with how much of all files was read then."""
         known = {str(label): label for label in self.classes}
-        reader, labels = self.plan.reader(number), None
-        for batch in reader:
-            # The column of labels was read as that of names.
-            if batch.given.names is not None:
-                found = [known.get(str(name)) for name in batch.given.names]
+        is_labelled, labels = self.plan.options.document_column is not None, None
+        for batch in self.plan.reader(number, needs_text):
+            if is_labelled:
+                # The column of labels was read as that of names.
+                found = [known.get(str(record.name)) for record in batch.records]
                 if strange := [place for place, label in enumerate(found) if label is None]:
-                    if self.plan.release.on_error == "fail":
+                    if self.plan.options.on_error == "fail":
                         record = batch.positions[strange[0]] + 1
-                        raise CorpusError(f"{reader.name}, record {record}: {_UNKNOWN_LABEL}")
-                    batch = reader.without(batch, strange, "undeclared_label")
+                        raise CorpusError(f"{batch.reader.name}, record {record}: {_UNKNOWN_LABEL}")
+                    batch = batch.without(strange, "undeclared_label")
                 labels = [label for label in found if label is not None]
             self.skipped.update(bad.reason for bad in batch.bad)
             share = batch.fraction and self.plan.fraction(number, batch.fraction)
-            yield LabelledTexts(batch.texts, labels, batch.given.authors), share
+            authors = [record.author for record in batch.records]
+            yield LabelledTexts(batch.texts, labels, authors), share
 
     def measure(self, measurement: Measurement, side: PublicSide) -> NoisySums:
         """Sum the records, and return the sums with noise. Nothing is measured where a record is refused."""
-        options, files = self.plan.release, range(len(self.plan.files))
+        options, files = self.plan.options, range(len(self.plan.files))
         # Topics need another reading, which a stream has not.
         readings = 1 if self.is_stream else 3 if measurement.new_words else 2
         begun = count()
@@ -146,9 +147,9 @@ class PrivateRecords:
 
     def _add_elsewhere(self, total: Sums, adder: _Adder) -> None:
         """Add the records on Spark or Ray, one task for each file."""
-        self.documents, options = 0, self.plan.release
+        self.documents, options = 0, self.plan.options
         self.skipped.clear()
-        plan = replace(self.plan, release=replace(options, on_progress=None))
+        plan = replace(self.plan, options=replace(options, on_progress=None))
         work = partial(_summed_file, PrivateRecords(plan, self.classes), adder)
         each = import_module(f"textpriv.engines.{options.engine}").each
         files = range(len(self.plan.files))
@@ -185,17 +186,16 @@ def plan_synthesis(
 ) -> Plan:
     """Return the files of private records, opened once; ``options`` are fields of RunOptions."""
     # A label is read as the name of a record: text or a whole number, in every record.
-    release = RunOptions(
+    read = RunOptions(
         text_column=text,
         document_column=label,
         author_column=author,
         columns=ColumnRule(drop=("*",)),
-        null="fail",
         **options,
     )
     # The output has a format of its own.
     is_one = len(source) == 1 and not stores.is_pattern(source[0])
-    plan = Plan.of(source, source[0] if is_one and not stores.is_folder(source[0]) else "", release)
+    plan = Plan.of(source, source[0] if is_one and not stores.is_folder(source[0]) else "", read)
     check_headers(plan)
     return plan
 
@@ -277,7 +277,7 @@ class Output:
                     writer = reader.writer(reader, out)
                     writer.begin()
                 written += len(group)
-                batch = Batch([], TableRows([]), rows, [], written)
+                batch = Batch(reader, [], [], rows, [], written)
                 writer.write(batch, [columns[self.columns[0]]])
             if writer is not None:
                 writer.close()

@@ -12,10 +12,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from textpriv.engines.columns import Columns
+from textpriv.engines.columns import Columns, Record
 from textpriv.errors import CorpusError, DocumentError, TextprivError, at_position
 from textpriv.randomness import Occurrences, framed
 from textpriv.settings import PrivatizerSettings
@@ -40,6 +39,11 @@ def unnamed_key(column: str, text: str, occurrence: int = 1) -> bytes:
     return framed(column.encode("utf-8", "surrogatepass")) + own
 
 
+def numbers_of(texts: Sequence[Any], known: Sequence[Occurrences]) -> tuple[int, ...]:
+    """Return the number of each text of a record among the equal ones of its column, from 1."""
+    return tuple(own.count(text) for own, text in zip(known, texts, strict=True))
+
+
 def refuse_repeated(names: Iterable[object]) -> None:
     """Refuse a name that two documents have; the error names the row, not the document."""
     known = Occurrences()
@@ -48,34 +52,12 @@ def refuse_repeated(names: Iterable[object]) -> None:
             raise CorpusError(f"row {row + 1}: {REPEATED_NAME}")
 
 
-class TableRows(NamedTuple):
-    """Some rows of a table, column by column: all that decides their release."""
-
-    texts: Sequence[Sequence[Any]]  # a list for each column of texts
-    names: Sequence[Any] | None = None  # a value for each row, as authors and labels
-    authors: Sequence[Any] | None = None
-    labels: Sequence[Any] | None = None
-    # For rows without names: for each, the number of each text among the equal ones of its column.
-    numbers: Sequence[Sequence[int]] | None = None
-
-    @classmethod
-    def of(cls, columns: Columns, read: Callable[[str], list[Any]]) -> TableRows:
-        """Read the columns of a table by their names."""
-        others = (None if name is None else read(name) for name in columns.others)
-        return cls([read(name) for name in columns.texts], *others)
-
-    def chosen(self, places: Sequence[int]) -> TableRows:
-        """Return some of the rows."""
-        texts = [[own[place] for place in places] for own in self.texts]
-        others = (values and [values[place] for place in places] for values in self[1:])
-        return TableRows(texts, *others)
-
-
 class Released(NamedTuple):
     """Private texts, a list for each column, and tokens by class."""
 
     texts: list[list[str | None]]
     tokens: Mapping[str, int]
+    refused: Sequence[int] = ()  # the places of records over a limit, which are left out
 
 
 class BatchRelease:
@@ -107,24 +89,22 @@ class BatchRelease:
 
         columns, names = self.columns, batch.schema.names
         columns.check(names)
-        rows = TableRows.of(columns, lambda name: batch.column(name).to_pylist())
+        records = columns.records(lambda name: batch.column(name).to_pylist(), numbers)
         try:
-            released = self.rows(rows._replace(numbers=numbers)).texts
+            released = self.rows(records).texts
         except DocumentError as error:
             raise named_error(error, lambda row: f"row {row + 1} of a batch") from None
         private = dict(zip(columns.texts, released, strict=True))
         kept = [n for n, name in enumerate(names) if name != columns.labels_column]
         fields = [types_alone(batch.schema.field(n)) for n in kept]
-        arrays = [
-            pa.array(private[each.name], pa.large_string()).cast(each.type)
-            if each.name in private
-            else batch.column(n)
-            for n, each in zip(kept, fields, strict=True)
-        ]
+        arrays = [batch.column(n) for n in kept]
+        for n, each in enumerate(fields):
+            if each.name in private:
+                arrays[n] = pa.array(private[each.name], pa.large_string()).cast(each.type)
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def rows(self, rows: TableRows) -> Released:
-        """Return private texts.
+    def rows(self, records: Sequence[Record], leaves_out: bool = False) -> Released:
+        """Return private texts; ``leaves_out`` documents over a limit of the ledger.
 
         Raises
         ------
@@ -132,78 +112,70 @@ class BatchRelease:
             For a text or a name of another type, labels that do not fit, or a document that the ledger refuses;
             ``position`` is the row. Nothing of the rows is drawn.
         """
-        parts = self.columns.texts
-        texts = [
-            _each(partial(self._text, name), own)
-            for name, own in zip(parts, rows.texts, strict=True)
-        ]
-        found = [
-            (c, r) for c, own in enumerate(texts) for r, text in enumerate(own) if text is not None
-        ]
-        plain: list[Any] = [texts[column][row] for column, row in found]
-        keys = self._keys(rows, found, plain)
+        places = list(range(len(records)))
+        while True:
+            try:
+                released = self._all([records[place] for place in places])
+            except DocumentError as error:
+                if not (leaves_out and error.refused):
+                    error.position = None if error.position is None else places[error.position]
+                    raise
+                places = [place for n, place in enumerate(places) if n not in error.refused]
+            else:
+                return released._replace(refused=sorted({*range(len(records))}.difference(places)))
+
+    def _all(self, records: Sequence[Record]) -> Released:
+        rows: list[int] = []
+        texts: list[str] = []
+        keys: list[ReleaseKey] = []
+        for place, column in enumerate(self.columns.texts):
+            for row, record in enumerate(records):
+                text = record.texts[place]
+                if text is not None:
+                    with at_position(row):
+                        if not isinstance(text, str):
+                            raise DocumentError(
+                                f"expected a text in {column!r}, found {type(text).__name__}. Leave such rows out first."
+                            )
+                        keys.append(self._key(record, place))
+                    rows.append(row)
+                    texts.append(text)
         labels = None
-        if rows.labels is not None:
-            labels = [rows.labels[row] for _, row in found]
+        if self.columns.labels_column is not None:
+            labels = [records[row].labels for row in rows]
         try:
-            raw = self.privatizer.read_batch(plain, labels)
-            released = iter(self.privatizer.release_batch(raw, keys))
+            raw = self.privatizer.read_batch(texts, labels)
+            drawn = iter(self.privatizer.release_batch(raw, keys))
         except DocumentError as error:
             if error.position is not None:
-                error.position = found[error.position][1]
-            error.refused = {found[place][1] for place in error.refused}
+                error.position = rows[error.position]
+            error.refused = {rows[place] for place in error.refused}
             raise
-        columns = [[None if text is None else next(released) for text in own] for own in texts]
-        return Released(columns, raw.counts)
+        private = [
+            [None if record.texts[place] is None else next(drawn) for record in records]
+            for place in range(len(self.columns.texts))
+        ]
+        return Released(private, raw.counts)
 
-    def _text(self, column: str, text: Any) -> str | None:
-        if text is None and self.columns.null != "fail":
-            return "" if self.columns.null == "empty" else None
-        if isinstance(text, str):
-            return text
-        kind = "none (null)" if text is None else type(text).__name__
-        raise DocumentError(
-            f"expected a text in {column!r}, found {kind}. Leave such rows out first."
-        )
-
-    def _keys(
-        self, rows: TableRows, found: Sequence[tuple[int, int]], texts: Sequence[str]
-    ) -> list[ReleaseKey]:
-        parts = self.columns.texts
-        if rows.names is None:
-            if self.privatizer.ledger is not None or rows.numbers is None:
-                raise CorpusError(
-                    "Each document needs a name of its own, by which a ledger counts it and from which its randomness "
-                    "follows: name their column."
-                )
-            return [
-                unnamed_key(parts[column], text, rows.numbers[row][column])
-                for (column, row), text in zip(found, texts, strict=True)
-            ]
-        names = _each(partial(_name, self.columns.document_column), rows.names)
-        authors: Sequence[str | None] = [None] * len(names)
-        if rows.authors is not None:
-            authors = _each(partial(_name, self.columns.author_column), rows.authors)
+    def _key(self, record: Record, place: int) -> ReleaseKey:
+        """Return the key of a record's text in one of the columns of texts."""
+        columns, column = self.columns, self.columns.texts[place]
+        if columns.document_column is None:
+            if self.privatizer.ledger is not None or not record.numbers:
+                raise CorpusError("Each document needs a name of its own. Name their column.")
+            return unnamed_key(column, record.texts[place], record.numbers[place])
         from textpriv.ledger import DocumentName
 
-        return [DocumentName(names[row], authors[row], parts[column]) for column, row in found]
-
-
-def _each(read: Callable[[Any], Value], values: Iterable[Any]) -> list[Value]:
-    """Read values one by one; an error has the position of its value."""
-    done = []
-    for position, value in enumerate(values):
-        with at_position(position):
-            done.append(read(value))
-    return done
+        name, author = _name(columns.document_column, record.name), None
+        if columns.author_column is not None:
+            author = _name(columns.author_column, record.author)
+        return DocumentName(name, author, column)
 
 
 def _name(column: str | None, name: Any) -> str:
     """Return a name as text; 7 and "7" are one name, for CSV cannot distinguish them."""
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise DocumentError(
-            f"expected a name, as text or a whole number, in {column!r}; found none."
-        )
+        raise DocumentError(f"expected a name, text or a whole number, in {column!r}; found none.")
     return str(name)
 
 
@@ -236,10 +208,9 @@ _built: dict[Any, BatchRelease] = {}
 def release_in_process(
     settings: PrivatizerSettings, columns: Columns, fingerprint: bytes | None = None
 ) -> BatchRelease:
-    """Return this process's release, built once: the index is loaded with the first rows or task.
+    """Return this process's release, built once, and again when the key file or the index folder has been replaced.
 
-    It is built again when the key file or the index folder has been replaced: a process may serve many runs. One that is
-    not as the Privatizer with the fingerprint is refused, since a statement would say something else of its texts.
+    One that is not as the Privatizer with the fingerprint is refused: a statement would say something else of its texts.
     """
     folder = None
     with contextlib.suppress(OSError):  # loading a missing index raises an error of its own
@@ -257,6 +228,13 @@ def release_in_process(
     return _built[known]
 
 
+def release_records(
+    settings: PrivatizerSettings, columns: Columns, known: bytes, leaves_out: bool, records: Any
+) -> Released:
+    """Release records in another process, by a Privatizer with a known fingerprint."""
+    return release_in_process(settings, columns, known).rows(records, leaves_out)
+
+
 def release_table(
     table: pa.Table,
     settings: PrivatizerSettings,
@@ -268,8 +246,8 @@ def release_table(
 
     empty = [pa.RecordBatch.from_pylist([], table.schema)]
     (batch,) = table.combine_chunks().to_batches() or empty
-    release = partial(release_in_process(settings, columns), numbers=numbers)
-    return pa.Table.from_batches([without_trace(release, batch)])
+    release = release_in_process(settings, columns)
+    return pa.Table.from_batches([without_trace(lambda rows: release(rows, numbers), batch)])
 
 
 def results(
@@ -295,9 +273,8 @@ def without_trace(work: Callable[[Any], Value], given: Any) -> Value:
 def gave_up(engine: str, error: Exception) -> CorpusError:
     """Return the error for a task that an engine gave up; what the engine says of it is long and may quote anything."""
     return CorpusError(
-        f"{engine} gave up a task ({type(error).__name__}): a worker was killed again and again or ran out of memory, the "
-        f"index is not where the workers look for it, or textpriv is not installed there. {engine}'s own log says more. "
-        "Run the same command again; with privatize, continue with --resume."
+        f"{engine} gave up a task ({type(error).__name__}): a worker ran out of memory, or has no index or no textpriv; its "
+        "log says more. Run the same command again; with privatize, continue with --resume."
     )
 
 

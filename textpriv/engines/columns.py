@@ -1,15 +1,26 @@
-"""The meaning of the columns of a table."""
+"""The meaning of the columns of a table, and a record of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:
     from textpriv.settings import PrivatizerSettings
+
+
+class Record(NamedTuple):
+    """All that decides the release of one record."""
+
+    texts: Sequence[Any]  # one for each column of texts; None where there is none
+    name: Any = None
+    author: Any = None
+    labels: Any = None
+    # Of a record without a name: the number of each text among the equal ones of its column, from 1.
+    numbers: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -19,7 +30,7 @@ class Columns:
     Attributes
     ----------
     text_column
-        The texts, as a name or several.
+        The texts, as a name or several. A null text stays null.
     document_column
         The name of each document, from which its randomness follows, all different; text or whole numbers. Without one a
         document goes by its own text and its number among equal ones.
@@ -28,8 +39,6 @@ class Columns:
     labels_column
         The spans of each text that are known already (:func:`textpriv.spans.span.read_labels`). The column is left out of
         what is released; with one column of texts only.
-    null
-        A null text is kept (``"keep"``), refused (``"fail"``) or becomes an empty text (``"empty"``).
 
     Raises
     ------
@@ -41,20 +50,16 @@ class Columns:
     document_column: str | None = None
     author_column: str | None = None
     labels_column: str | None = None
-    null: str = "keep"
 
     def __post_init__(self) -> None:
         if not self.texts or len(set(self.texts)) < len(self.texts):
             raise CorpusError("Name each column of texts once.")
-        if twice := {*self.texts} & {*self.others}:
+        if twice := {*self.texts} & {self.document_column, self.author_column, self.labels_column}:
             raise CorpusError(
-                f"{twice.pop()!r} contains the texts, so it cannot name documents or authors, nor hold labels. Name "
-                "another column."
+                f"{twice.pop()!r} contains the texts: it cannot name documents or authors, nor hold labels."
             )
         if self.labels_column is not None and len(self.texts) > 1:
             raise CorpusError("Labels are offsets in one text: release several columns one by one.")
-        if self.null not in ("keep", "fail", "empty"):
-            raise CorpusError(f"null must be keep, fail or empty; found {self.null!r}.")
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -62,17 +67,35 @@ class Columns:
         return (self.text_column,) if isinstance(self.text_column, str) else (*self.text_column,)
 
     @property
-    def others(self) -> tuple[str | None, str | None, str | None]:
-        """The columns of names, of authors and of labels."""
-        return self.document_column, self.author_column, self.labels_column
+    def read(self) -> tuple[str, ...]:
+        """The columns that are read: those of texts, names, authors and labels."""
+        others = self.document_column, self.author_column, self.labels_column
+        return (*self.texts, *filter(None, others))
 
-    def check(self, names: Sequence[str]) -> None:
-        """Refuse the columns of a table where one that is needed is not there once."""
-        for name in (*self.texts, *self.others):
-            if name is not None and (count := list(names).count(name)) != 1:
+    def check(self, names: Collection[str], of: str = "") -> None:
+        """Refuse the columns ``of`` a table where one that is read is not there once."""
+        for name in self.read:
+            if (count := list(names).count(name)) != 1:
                 raise CorpusError(
-                    f"expected one column named {name!r}, found {count} among {len(names)} columns. Name yours."
+                    f"{of}expected one column named {name!r}, found {count} among {len(names)} column(s). Name yours: "
+                    "text_column (--text-column) is that of the text."
                 )
+
+    def record(self, values: Mapping[Any, Any]) -> Record:
+        """Return a record, given the values of the columns that are read."""
+        name, author = values.get(self.document_column), values.get(self.author_column)
+        texts = [values[column] for column in self.texts]
+        return Record(texts, name, author, values.get(self.labels_column))
+
+    def records(
+        self, read: Callable[[str], Sequence[Any]], numbers: Iterable[Sequence[int]] | None = None
+    ) -> list[Record]:
+        """Return the records of a table, given a function that reads a column by its name, and their numbers."""
+        rows = zip(*map(read, self.read), strict=True)
+        records = [self.record(dict(zip(self.read, values, strict=True))) for values in rows]
+        if numbers is None:
+            return records
+        return [each._replace(numbers=own) for each, own in zip(records, numbers, strict=True)]
 
     @classmethod
     def on_machines(cls, settings: PrivatizerSettings, **columns: Any) -> Columns:

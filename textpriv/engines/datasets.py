@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from textpriv.engines.batch import refuse_repeated, release_in_process, release_table
+from textpriv.engines.batch import (
+    numbers_of,
+    refuse_repeated,
+    release_in_process,
+    release_table,
+)
 from textpriv.engines.columns import Columns
 from textpriv.errors import CorpusError
 from textpriv.randomness import Occurrences
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
 
 _ROWS = 1_000  # at a time
 
-Numbers = Mapping[int, tuple[int, ...]]  # of rows with a text that is not the first of its kind
+Numbers = Mapping[int, tuple[int, ...]]  # of rows
 
 
 def privatize_dataset(
@@ -51,22 +56,22 @@ def privatize_dataset(
     known = [Occurrences() for _ in chosen.texts]
     private = {}
     for name, split in splits.items():
-        later = {} if document is not None else _later(split, chosen.texts, known)
+        later = {}  # the numbers of rows with a text that is not the first of its kind
+        for row, values in enumerate(() if document else _rows(split, chosen.texts)):
+            numbers = numbers_of([values[column] for column in chosen.texts], known)
+            if max(numbers) > 1:
+                later[row] = numbers
         private[name] = _mapped(split, settings, chosen, later, workers)
     return type(dataset)(private) if isinstance(dataset, dict) else private[None]
 
 
 def _mapped(
-    dataset: Any,
-    settings: PrivatizerSettings,
-    columns: Columns,
-    later: Numbers,
-    workers: int,
+    dataset: Any, settings: PrivatizerSettings, columns: Columns, later: Numbers, workers: int
 ) -> Any:
     left_out = [] if columns.labels_column is None else [columns.labels_column]
     work = partial(_released, settings=settings, columns=columns, later=later)
     options: dict[str, Any] = {"batched": True, "batch_size": _ROWS, "with_indices": True}
-    options |= {"remove_columns": left_out}
+    options["remove_columns"] = left_out
     arrow = dataset.with_format("arrow")
     if not hasattr(dataset, "format"):  # an IterableDataset, which has none
         private = arrow.map(work, **options).with_format(None)
@@ -94,27 +99,12 @@ def _undescribed(private: Any, features: Any) -> Any:
     return private
 
 
-def _later(dataset: Any, columns: Sequence[str], known: Sequence[Occurrences]) -> Numbers:
-    """Count the texts of a dataset; return the numbers of rows with a text that is not the first of its kind."""
-    later = {}
-    for row, values in enumerate(_rows(dataset, columns)):
-        texts = zip(known, columns, strict=True)
-        numbers = tuple(each.count(values[column]) for each, column in texts)
-        if max(numbers) > 1:
-            later[row] = numbers
-    return later
-
-
 def _rows(dataset: Any, columns: Sequence[str]) -> Any:
     return dataset.select_columns(list(columns)).with_format(None)
 
 
 def _released(
-    table: pa.Table,
-    rows: list[int],
-    settings: PrivatizerSettings,
-    columns: Columns,
-    later: Numbers,
+    table: pa.Table, rows: list[int], settings: PrivatizerSettings, columns: Columns, later: Numbers
 ) -> pa.Table:
     numbers = [later.get(row, (1,) * len(columns.texts)) for row in rows]
     return release_table(table, settings, columns, numbers)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from textpriv.engines.batch import (
     BatchRelease,
-    TableRows,
     named_error,
+    numbers_of,
     refuse_repeated,
     release_table,
 )
-from textpriv.engines.columns import Columns
+from textpriv.engines.columns import Columns, Record
 from textpriv.errors import CorpusError, DocumentError
 from textpriv.mechanisms import protection
 from textpriv.randomness import Occurrences
@@ -55,32 +55,36 @@ def privatize_frame(
     if kind == "DuckDBPyRelation":
         import duckdb
 
-        return duckdb.from_arrow(
-            privatize_frame(frame.to_arrow_table(), settings=settings, **columns)
-        )
+        table = privatize_frame(frame.to_arrow_table(), settings=settings, **columns)
+        return duckdb.from_arrow(table)
     if library == "pyarrow" and kind == "Table":
         chosen = Columns(**columns)
         chosen.check(frame.column_names)
-        return release_table(frame, settings, chosen, _rows(frame, settings, chosen).numbers)
+        numbers = [record.numbers for record in _records(frame, settings, chosen)]
+        return release_table(frame, settings, chosen, numbers)
     if library not in ("pandas", "polars") or not hasattr(frame, "to_numpy"):
         raise CorpusError(
-            "expected a DataFrame or Series of pandas or polars, or a table of pyarrow or DuckDB, found "
-            f"{kind}. Collect a LazyFrame first; Spark, Ray and datasets have functions of their own in textpriv.engines."
+            f"expected a DataFrame or Series of pandas or polars, or a table of pyarrow or DuckDB, found {kind}. Collect a "
+            "LazyFrame first; for others see textpriv.engines."
         )
     if not hasattr(frame, "columns"):
         table = frame.to_frame(_SERIES)
         return privatize_frame(table, settings=settings, **columns)[_SERIES].rename(frame.name)
     chosen = Columns(**columns)
     chosen.check(list(frame.columns))
-    texts = dict(zip(chosen.texts, _released(frame, settings, chosen), strict=True))
+    records = _records(frame, settings, chosen)
+    try:
+        released = BatchRelease(settings.build(), chosen).rows(records)
+    except DocumentError as error:
+        raise named_error(error, lambda row: f"row {row + 1}") from None
+    texts = dict(zip(chosen.texts, released.texts, strict=True))
     if chosen.labels_column is not None:
         frame = frame[[name for name in frame.columns if name != chosen.labels_column]]
     if library == "polars":
         import polars
 
-        return frame.with_columns(
-            [polars.Series(name, given, polars.String) for name, given in texts.items()]
-        )
+        series = [polars.Series(name, given, polars.String) for name, given in texts.items()]
+        return frame.with_columns(series)
     private = frame.copy(deep=False)
     private.attrs = {}  # which may contain anything, such as where the texts came from
     for at, kept in enumerate(frame.dtypes):
@@ -104,7 +108,7 @@ def frame_statement(statement: PrivacyStatement, frame: Any, **columns: Any) -> 
     statement : PrivacyStatement
         ``settings.build().statement``.
     frame, **columns
-        As given to :func:`privatize_frame`, or to the engines of Spark, Ray and datasets. Null texts are counted, now.
+        As given to :func:`privatize_frame`, or to the engines of Spark, Ray and datasets.
     """
     frame = frame.to_arrow_table() if hasattr(frame, "to_arrow_table") else frame
     chosen, besides, names = Columns(**columns), [], _names_of_columns(frame)
@@ -117,35 +121,16 @@ def frame_statement(statement: PrivacyStatement, frame: Any, **columns: Any) -> 
         besides.append("its name")
     if isinstance(frame, dict):
         besides.append("the names of its splits, and how many documents stand in each")
-    library = type(frame).__module__.split(".")[0]
-    if library == "pandas":
+    if type(frame).__module__.split(".")[0] == "pandas":
         index = frame.index
         is_count = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
         named = [str(name) for name in index.names if name is not None]
         if named or not is_count:
             besides.append(f"its index{' ' * bool(named)}{', '.join(named)}")
-    lines = []
+    lines = ["which records have no text: null texts stay null"]
     if besides:
         lines.append(f"what a table has besides columns, released as it is: {', '.join(besides)}")
-    if chosen.null == "keep" and (nulls := sum(_count_nulls(frame, name) for name in chosen.texts)):
-        lines.append(f"which records have no text: {nulls:,} null texts stay null")
     return statement.extended(not_protected=tuple(lines))
-
-
-def _count_nulls(table: Any, name: str) -> int:
-    """Count the null texts in a column of any table, or of all splits together."""
-    if isinstance(table, dict):
-        return sum(_count_nulls(each, name) for each in table.values())
-    if hasattr(table, "to_numpy"):  # of pandas or polars
-        series = table[name] if hasattr(table, "columns") else table
-        return series.null_count() if hasattr(series, "null_count") else int(series.isna().sum())
-    if hasattr(table, "combine_chunks"):  # of pyarrow
-        return int(table[name].null_count)
-    if hasattr(table, "mapInArrow"):  # of Spark
-        return int(table.where(table[f"`{name.replace('`', '``')}`"].isNull()).count())
-    rows = table.select_columns([name])  # of Ray or datasets
-    rows = rows.iter_rows() if hasattr(rows, "iter_rows") else rows.with_format(None)
-    return sum(row[name] is None for row in rows)
 
 
 def _names_of_columns(frame: Any) -> Any:
@@ -159,22 +144,15 @@ def _names_of_columns(frame: Any) -> Any:
     return columns() if callable(columns) else columns
 
 
-def _rows(frame: Any, settings: PrivatizerSettings, columns: Columns) -> TableRows:
-    rows = TableRows.of(columns, lambda name: _values(frame[name]))
-    if rows.names is None:
-        counted = (map(Occurrences().count, own) for own in rows.texts)
-        rows = rows._replace(numbers=list(zip(*counted, strict=True)))
-    elif settings.ledger is None:
-        refuse_repeated(rows.names)
-    return rows
-
-
-def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> list[list[str | None]]:
-    rows = _rows(frame, settings, columns)
-    try:
-        return BatchRelease(settings.build(), columns).rows(rows).texts
-    except DocumentError as error:
-        raise named_error(error, lambda row: f"row {row + 1}") from None
+def _records(frame: Any, settings: PrivatizerSettings, columns: Columns) -> list[Record]:
+    """Return the records of a frame; those without names are numbered."""
+    records = columns.records(lambda name: _values(frame[name]))
+    if columns.document_column is None:
+        known = [Occurrences() for _ in columns.texts]
+        return [record._replace(numbers=numbers_of(record.texts, known)) for record in records]
+    if settings.ledger is None:
+        refuse_repeated(record.name for record in records)
+    return records
 
 
 def _values(series: Any) -> list[Any]:

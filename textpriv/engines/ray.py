@@ -108,9 +108,8 @@ def cluster(address: str | None = None, workers: int = 1) -> Iterator[None]:
     try:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise CorpusError(
-            f"Ray did not start ({type(error).__name__}): is there a cluster at the address?"
-        ) from None
+        told = f"Ray did not start ({type(error).__name__}). Is there a cluster at the address?"
+        raise CorpusError(told) from None
     ray.data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:

@@ -46,7 +46,11 @@ def privatize_dataframe(
     """
     chosen = Columns.on_machines(settings, **columns)
     chosen.check(frame.columns)
-    _refuse_repeated(frame, str(chosen.document_column))
+    # Spark counts the names; nothing but names is moved between executors.
+    name = frame["`" + str(chosen.document_column).replace("`", "``") + "`"].cast("string")
+    counted = frame.where(name.isNotNull()).groupBy(name.alias("name")).count()
+    if not counted.where("count > 1").isEmpty():
+        raise CorpusError(f"A row: {REPEATED_NAME}")
     kept = frame if chosen.labels_column is None else frame.drop(f"{chosen.labels_column}")
     work = partial(_released, settings=settings, columns=chosen)
     return frame.mapInArrow(work, _types_alone(kept.schema))
@@ -62,22 +66,11 @@ def _released(
 
 def _types_alone(schema: Any) -> Any:
     """Return a schema of Spark without metadata of its fields, such as comments, at whatever depth."""
-    return type(schema).fromJson(
-        json.loads(
-            schema.json(),
-            object_hook=lambda each: {**each, "metadata": {}} if "metadata" in each else each,
-        )
-    )
 
+    def bare(field: dict[str, Any]) -> dict[str, Any]:
+        return {**field, "metadata": {}} if "metadata" in field else field
 
-def _refuse_repeated(frame: DataFrame, column: str) -> None:
-    """Have Spark count the names; nothing but names is moved between executors."""
-    from pyspark.sql import functions
-
-    name = functions.col("`" + column.replace("`", "``") + "`").cast("string")
-    counted = frame.where(name.isNotNull()).groupBy(name.alias("name")).count()
-    if not counted.where("count > 1").isEmpty():
-        raise CorpusError(f"A row: {REPEATED_NAME}")
+    return type(schema).fromJson(json.loads(schema.json(), object_hook=bare))
 
 
 def each(
@@ -115,9 +108,8 @@ def session(address: str | None = None, workers: int = 1) -> Iterator[SparkSessi
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
-        raise CorpusError(
-            f"Spark needs pyspark and a Java runtime: {how_to_install('spark')}."
-        ) from None
+        needed = how_to_install("spark")
+        raise CorpusError(f"Spark needs pyspark and a Java runtime: {needed}.") from None
     if (active := SparkSession.getActiveSession()) is not None:
         yield active
         return
@@ -136,8 +128,7 @@ def session(address: str | None = None, workers: int = 1) -> Iterator[SparkSessi
         spark = builder.master(address or f"local[{workers},{_ATTEMPTS}]").getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
         raise CorpusError(
-            f"Spark did not start ({type(error).__name__}): it needs a Java runtime (java -version), and a master "
-            "that can be reached."
+            f"Spark did not start ({type(error).__name__}): it needs a Java runtime, and a master that can be reached."
         ) from None
     try:
         yield spark

@@ -224,14 +224,15 @@ def test_a_lock_that_was_left_keeps_nobody_away(tmp_path):
 
 ORPHANS = """
 import multiprocessing, sys, time
-from textpriv.engines.batch import BatchRelease, TableRows
-from textpriv.engines.local import in_order
-from textpriv.engines.columns import Columns
+from textpriv.engines.batch import BatchRelease
+from textpriv.engines.local import mapped
+from textpriv.engines.columns import Columns, Record
 from textpriv.settings import PrivatizerSettings
 
 settings = PrivatizerSettings(sys.argv[1], options={"epsilon": 1.0}, seed=1)
-jobs = ((n, TableRows([["a"]], ["a"])) for n in range(9))
-for n, _ in in_order(jobs, BatchRelease(settings.build(), Columns("text", "id")), settings, 3):
+jobs = ([Record(["a"], "a")] for n in range(9))
+release = BatchRelease(settings.build(), Columns("text", "id"))
+for n, _ in enumerate(mapped(jobs, release.rows, 3)):
     if n == 8:
         print(*[child.pid for child in multiprocessing.active_children()], flush=True)
         time.sleep(60)

@@ -206,7 +206,7 @@ def test_a_damaged_part_is_made_again(index, lines, tmp_path):
         ({"document_column": "id"}, "columns"),
         ({"columns": ColumnRule(drop=("*",))}, "columns"),
         ({"part_records": 11}, "part"),
-        ({"null": "empty"}, "bad records"),
+        ({"on_error": "skip"}, "bad records"),
         ({"key": "other.key"}, "key or seed, or the key was destroyed"),
     ],
 )

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from small_corpora import content, rows, run, stop_at, write
 
-from textpriv.corpus import plan
+from textpriv.corpus import resume
 from textpriv.errors import CorpusError
 
 OPTIONS = {
@@ -59,8 +59,10 @@ def test_a_run_hashes_each_input_once(index, tmp_path, monkeypatch):
     hashed: list[str] = []
     for name in "abc":
         write(tmp_path / "shards" / f"{name}.jsonl", rows(5))
-    sha256 = plan.sha256_file
-    monkeypatch.setattr(plan, "sha256_file", lambda path: hashed.append(path.name) or sha256(path))
+    sha256 = resume.sha256_file
+    monkeypatch.setattr(
+        resume, "sha256_file", lambda path: hashed.append(path.name) or sha256(path)
+    )
     for _ in range(2):
         run(index, tmp_path / "shards", tmp_path / "private", resume=True)
         assert sorted(hashed) == ["a.jsonl", "b.jsonl", "c.jsonl"]

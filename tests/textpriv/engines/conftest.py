@@ -14,8 +14,8 @@ from small_indexes import learned, saved
 
 from textpriv.corpus import PrivatizerSettings
 from textpriv.corpus import run as corpus
-from textpriv.engines.batch import BatchRelease, TableRows
-from textpriv.engines.columns import Columns
+from textpriv.engines.batch import BatchRelease
+from textpriv.engines.columns import Columns, Record
 from textpriv.index import Index, Tree
 from textpriv.run_key import RunKey
 
@@ -149,7 +149,8 @@ def typed(settings) -> tuple[pa.Table, PrivatizerSettings, dict[str, str]]:
     )
     release = BatchRelease(settings.build(), Columns("text", "id", "who"))
     given = table.to_pydict()
-    done = release.rows(TableRows([given["text"]], given["id"], given["who"]))
+    rows_of = zip(given["text"], given["id"], given["who"], strict=True)
+    done = release.rows([Record([text], name, who) for text, name, who in rows_of])
     assert done.tokens["span DATE"] == done.tokens["span NUMBER"] == len(rows)
     return table, settings, dict(zip(given["id"], done.texts[0], strict=True))
 

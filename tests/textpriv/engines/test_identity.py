@@ -312,7 +312,7 @@ def test_unnamed_texts_of_equal_words_share_no_stream(index, folder, tmp_path):
 
 def test_a_resumed_run_counts_the_equal_texts_of_its_finished_parts(folder, tmp_path):
     def stop(progress):
-        if progress.documents >= 4:
+        if progress.documents > 4:
             raise KeyboardInterrupt
 
     whole = _unnamed(folder, tmp_path / "a", [TEXT] * 6)
@@ -330,7 +330,7 @@ def test_a_resumed_run_counts_the_equal_texts_of_its_finished_parts(folder, tmp_
 
 def test_a_run_is_not_resumed_on_another_input_of_the_same_size(folder, tmp_path):
     def stop(progress):
-        if progress.documents:
+        if progress.documents > 1:
             raise KeyboardInterrupt
 
     def run(text, **more):

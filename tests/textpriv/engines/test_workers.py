@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 
@@ -16,10 +17,10 @@ import pytest
 from echo import another_thread
 
 from textpriv.engines import local
-from textpriv.engines.batch import BatchRelease, TableRows
-from textpriv.engines.columns import Columns
-from textpriv.engines.local import in_order
-from textpriv.errors import CorpusError, TextprivError
+from textpriv.engines.batch import BatchRelease, release_records
+from textpriv.engines.columns import Columns, Record
+from textpriv.engines.local import mapped
+from textpriv.errors import CorpusError, DocumentError
 from textpriv.index import Index
 from textpriv.settings import PrivatizerSettings
 from textpriv.tokenization.encoder import TextEncoder
@@ -27,7 +28,7 @@ from textpriv.vocabulary import Vocabulary
 
 HERE = Path(__file__).resolve().parent
 WORDS = ["good", "film", "the", "night", ".", "it", "'s", "seven", "a.m."]
-COLUMNS = Columns("text", "id", null="fail")
+COLUMNS = Columns("text", "id")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def settings(folder: Path, **more) -> PrivatizerSettings:
     return PrivatizerSettings(str(folder), options={"epsilon": 3.0}, run_key=bytes(32), **more)
 
 
-def batches(count: int) -> list[TableRows]:
+def batches(count: int) -> list[list[Record]]:
     """Texts with new words in every batch, special cases over blanks, and runs of blanks."""
     pieces = [*WORDS, "Good,", ": )", "a.m .", ":)", "  ", "\n\n", "(42)", "it's", "x" * 1001, ""]
     rng = np.random.default_rng(1)
@@ -52,16 +53,17 @@ def batches(count: int) -> list[TableRows]:
             " ".join([*rng.choice(pieces, size=12), f"new{number}", f"new{rng.integers(300)}."])
             for _ in range(9)
         ]
-        ids = [f"{number}-{row}" for row in range(9)]
-        found.append(TableRows([[*texts[:8], ""]], ids))
+        texts = enumerate([*texts[:8], ""])
+        found.append([Record([text], f"{number}-{row}") for row, text in texts])
     return found
 
 
-def released(given, *engine) -> tuple[list[list[str]], Counter[str]]:
+def released(given, recipe: PrivatizerSettings, workers=1) -> tuple[list[list[str]], Counter[str]]:
     texts, tokens = [], Counter()
-    for place, (job, result) in enumerate(in_order(enumerate(given), *engine)):
-        assert job == place
-        done = result()
+    release = BatchRelease(recipe.build(), COLUMNS)
+    known = release.privatizer.fingerprint
+    other = partial(release_records, recipe, COLUMNS, known, False)
+    for done in mapped(given, release.rows, workers, other):
         texts.append(done.texts)
         tokens += Counter(done.tokens)
     return texts, tokens
@@ -73,7 +75,7 @@ POLICIES = [{}, {"unknown": "keep", "stopword": "keep"}, {"unknown": "drop", "sp
 def compare(folder: Path, policy: dict[str, str], workers: int, start: str, **more: str) -> None:
     """A pool of workers releases what one process does; its processes are forked, or begin from nothing."""
     recipe, given = settings(folder, policy=policy, **more), batches(30)
-    alone = released(given, BatchRelease(recipe.build(), COLUMNS))
+    alone = released(given, recipe)
     kinds = set()
 
     def watched():
@@ -81,7 +83,7 @@ def compare(folder: Path, policy: dict[str, str], workers: int, start: str, **mo
             kinds.update(type(each).__name__ for each in active_children())
             yield rows
 
-    assert released(watched(), BatchRelease(recipe.build(), COLUMNS), recipe, workers) == alone
+    assert released(watched(), recipe, workers) == alone
     assert kinds == {f"{start}Process"}
 
 
@@ -117,18 +119,16 @@ def test_a_pool_of_copies_releases_what_one_process_does(folder):
 
 
 def test_a_batch_that_cannot_be_read_or_drawn_is_told_in_its_place(folder):
-    recipe, given = settings(folder), batches(6)
-    given[1], given[3] = TableRows([["good", None]], ["a", "b"]), TableRows([["good"]], [""])
-    errors = {}
-    release = BatchRelease(recipe.build(), COLUMNS)
-    for number, result in in_order(enumerate(given), release, recipe, 2):
-        try:
-            result()
-        except TextprivError as error:
-            errors[number] = error
-    assert [(number, error.position) for number, error in errors.items()] == [(1, 1), (3, 0)]
-    assert "a text" in str(errors[1])
-    assert "a name" in str(errors[3])
+    release = BatchRelease(settings(folder).build(), COLUMNS)
+    wrong = {"a text": [Record(["good"], "a"), Record([5], "b")], "a name": [Record(["good"], "")]}
+    for match, records in wrong.items():
+        given = [*batches(2), records, *batches(1)]
+        results = mapped(given, release.rows, 2)
+        with contextlib.closing(results):
+            assert len([next(results), next(results)]) == 2
+            with pytest.raises(DocumentError, match=match) as told:
+                next(results)
+        assert told.value.position == len(records) - 1
 
 
 def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monkeypatch):
@@ -136,20 +136,19 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monk
         raise ValueError(f"cannot cut {texts}")
 
     release = BatchRelease(settings(folder).build(), COLUMNS)
-    monkeypatch.setattr(local, "_make", lambda: release, raising=False)
+    monkeypatch.setattr(local, "_work", release.rows, raising=False)
     monkeypatch.setattr(TextEncoder, "encode", fail)
     with pytest.raises(RuntimeError, match="textpriv failed with ValueError") as told:
-        local._released(batches(1)[0])
+        local._worked(batches(1)[0])
     assert "new0" not in str(told.value)
 
 
 def test_a_worker_that_dies_is_told_with_what_to_do(folder):
-    recipe, given = settings(folder), batches(40)
-    release = BatchRelease(recipe.build(), COLUMNS)
+    release = BatchRelease(settings(folder).build(), COLUMNS)
     # Closed here: a pool that the garbage collector ends, whenever it runs, may wait for ever.
-    with contextlib.closing(in_order(enumerate(given), release, recipe, 2)) as results:
+    with contextlib.closing(mapped(batches(40), release.rows, 2)) as results:
         next(results)
         for worker in active_children():
             os.kill(worker.pid, signal.SIGKILL)
         with pytest.raises(CorpusError, match="fewer workers or a smaller batch size"):
-            [result() for _, result in results]
+            list(results)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from textpriv.corpus.formats import csv, lines, parquet
-from textpriv.corpus.records import CorpusReader
-from textpriv.corpus.release import RunOptions
+from textpriv.corpus.options import RunOptions
+from textpriv.corpus.records import CorpusReader, needs_text
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.errors import CorpusError
 
@@ -37,8 +37,8 @@ def corpus_format(
     # A device or a pipe has no extension to go by; the other end then decides.
     if format is None and not is_stream(name):
         raise CorpusError(
-            f"Cannot tell the format of {name} from its name: expected one of {' '.join(EXTENSIONS)}, perhaps with .gz, "
-            f".bz2 or .zst after it. Say which it is with --format {'|'.join(FORMATS)}."
+            f"Cannot tell the format of {name}: expected one of {' '.join(EXTENSIONS)}, perhaps with .gz, .bz2, .zst. Say "
+            f"which it is with --format {'|'.join(FORMATS)}."
         )
     if compression is not None and format == "parquet":
         raise CorpusError(f"{name}: a compressed Parquet file cannot be read. Decompress it.")
@@ -56,5 +56,5 @@ def read_records(
     The arguments are those of :class:`textpriv.corpus.RunOptions`; a null text is a bad record.
     """
     found, compression = corpus_format(path, format)
-    release = RunOptions(text_column=text_column, on_error=on_error, null="fail")
-    return FORMATS[found or "text"](os.fspath(path), compression, release)
+    options = RunOptions(text_column=text_column, on_error=on_error)
+    return FORMATS[found or "text"](os.fspath(path), compression, options, needs_text)

@@ -33,7 +33,7 @@ class _CsvWriter(RecordWriter):
 
     @cached_property
     def _written(self) -> list[int]:
-        writes = self._reader.release.writes
+        writes = self._reader.options.writes
         return [n for n, name in enumerate(self._reader.columns) if writes(name)]
 
     def _spelled(self, values: list[str]) -> bytes:
@@ -65,7 +65,7 @@ class _CsvReader(LineReader):
             if not header or _is_flawed(header):
                 raise CorpusError(f"{self.name}, line 1: expected a CSV header in UTF-8")
             self.columns = header
-            self._places = self.check_header()
+            self.options.check(self.columns, f"{self.name}: ")
             line = rows.line_num + 1
             for row in rows:
                 if row:  # else a blank line between rows
@@ -76,7 +76,7 @@ class _CsvReader(LineReader):
             # column would pass through unprotected.
             raise CorpusError(
                 f"{self.name}, line {line}: expected quotes that are closed, and doubled in a field, in a row of at most "
-                f"{record_limit():,} bytes. The rows after it cannot be read, so it cannot be skipped. Repair the file."
+                f"{record_limit():,} bytes. It cannot be skipped: repair the file."
             ) from None
 
     def header(self) -> list[str]:
@@ -89,14 +89,14 @@ class _CsvReader(LineReader):
         names = next(csv.reader([_disguised(header)], delimiter=delimiter))
         return len(set(names).intersection(self.texts))
 
-    def parse(self, unit: list[str]) -> tuple[Sequence[Any], Any]:
+    def parse(self, unit: list[str]) -> tuple[Mapping[str, Any], Any]:
         if _is_flawed(unit):
             has_null = any(_NUL in value for value in unit)
             raise RecordError("null_byte" if has_null else "encoding")
         if len(unit) != len(self.columns):
             wanted = f"expected {len(self.columns)} column(s) as in the header, found {len(unit)}."
             raise RecordError("columns", wanted)
-        return [unit[place] for place in self._places], unit
+        return dict(zip(self.columns, unit, strict=True)), unit
 
     def spelled(self, row: Any) -> bytes:
         return _csv_row(row, self.delimiter, self.newline)

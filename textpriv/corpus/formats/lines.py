@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
@@ -41,7 +42,7 @@ class _JsonWriter(RecordWriter):
 
     def record(self, row: _Members, texts: Sequence[str | None]) -> bytes:
         private = dict(zip(self._reader.texts, map(_dumped, texts), strict=True))
-        writes = self._reader.release.writes
+        writes = self._reader.options.writes
         kept = (
             (path, private.get(name, raw)) for name, (path, _, raw) in row.items() if writes(name)
         )
@@ -56,7 +57,7 @@ class _TextReader(LineReader):
 
     def units(self, lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
         for number, line in enumerate(lines, 1):
-            if number == 1 and self.release.format is None and is_stream(self.path):
+            if number == 1 and self.options.format is None and is_stream(self.path):
                 self._refuse_others(line)
             yield number, line
 
@@ -73,8 +74,8 @@ class _TextReader(LineReader):
                 f"--format {kind}, or --format text."
             )
 
-    def parse(self, unit: bytes) -> tuple[Sequence[Any], Any]:
-        return [_decoded(unit).removesuffix("\n").removesuffix("\r")], None
+    def parse(self, unit: bytes) -> tuple[Mapping[str, Any], Any]:
+        return {self.texts[0]: _decoded(unit).removesuffix("\n").removesuffix("\r")}, None
 
     def spelled(self, row: Any) -> bytes | None:
         return bytes(row)
@@ -95,7 +96,7 @@ class _JsonReader(_TextReader):
         dots = ((name, n) for name in self.texts for n, letter in enumerate(name) if letter == ".")
         return frozenset(name[:n] for name, n in dots)
 
-    def parse(self, unit: bytes) -> tuple[Sequence[Any], _Members]:
+    def parse(self, unit: bytes) -> tuple[Mapping[str, Any], _Members]:
         line, record = _decoded(unit), _Members()
         try:
             end = _read_object(line, _after_blanks(line, 0), self._opened, record)
@@ -110,17 +111,17 @@ class _JsonReader(_TextReader):
                     "missing_text",
                     f"expected a text in {column!r}. Name its column with --text-column.",
                 )
-        if self.release.labels_column not in (None, *record):
+        if self.options.labels_column not in (None, *record):
             raise RecordError("labels")
-        return [record[name][1] if name in record else None for name in self.release.read], record
+        return {name: record[name][1] for name in self.options.read if name in record}, record
 
     def spelled(self, row: Any) -> bytes | None:
         if isinstance(row, bytes):
             return row
         return _object((path, raw) for path, _, raw in row.values())
 
-    def names_of(self, rows: Any) -> Iterator[Sequence[str]]:
-        return iter(rows)
+    def names_of(self, rows: Any) -> list[str]:
+        return list(dict.fromkeys(chain.from_iterable(rows)))
 
     def new_rows(self, columns: Mapping[str, Sequence[Any]]) -> list[_Members]:
         cells = (

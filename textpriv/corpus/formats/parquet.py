@@ -19,6 +19,7 @@ from textpriv.corpus.records import (
     RecordWriter,
 )
 from textpriv.engines.batch import types_alone, with_children
+from textpriv.engines.columns import Record
 from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class _ParquetWriter(RecordWriter):
         import pyarrow as pa
 
         super().__init__(reader, out)
-        schema, writes = self._reader.schema, reader.release.writes
+        schema, writes = self._reader.schema, reader.options.writes
         self._written = [n for n, name in enumerate(schema.names) if writes(name)]
         self._schema = pa.schema([types_alone(schema.field(n)) for n in self._written])
         encoded = [
@@ -147,15 +148,15 @@ class _ParquetReader(CorpusReader):
         import pyarrow.parquet as pq
 
         with stores.opened(self.path) as raw:
-            with self._told():
+            with self._damage_named():
                 table = pq.ParquetFile(raw)
                 self.schema = pa.schema([_plain(field) for field in table.schema_arrow])
             self.types, self.columns = table.schema_arrow.types, list(self.schema.names)
-            self._places = self.check_header()
+            self.options.check(self.columns, f"{self.name}: ")
             yield table
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _damage_named(self) -> Iterator[None]:
         """Say of an error of Arrow that the file is damaged; one of the system or of a store is raised as it is."""
         import pyarrow as pa
 
@@ -174,11 +175,11 @@ class _ParquetReader(CorpusReader):
         groups = [table.metadata.row_group(n) for n in range(table.metadata.num_row_groups)]
         # A batch has as many rows as fit into it by the mean size of those of the largest group.
         mean = max((each.total_byte_size / max(each.num_rows, 1) for each in groups), default=1.0)
-        most = max(1, min(self.release.batch_size, int(4 * BATCH_BYTES / max(mean, 1.0))))
+        most = max(1, min(self.options.batch_size, int(4 * BATCH_BYTES / max(mean, 1.0))))
         batches = table.iter_batches(batch_size=most, use_threads=False)
-        position, part = 0, self.release.part_records
+        position, part = 0, self.options.part_records
         while True:
-            with self._told():
+            with self._damage_named():
                 batch = next(batches, None)
                 if batch is None:
                     return
@@ -191,19 +192,21 @@ class _ParquetReader(CorpusReader):
                 position += taken
 
     def _batch(self, rows: pa.RecordBatch, first: int, total: int) -> Batch:
-        good: list[tuple[int, Any, tuple[int, ...]]] = []
+        places: list[int] = []
+        records: list[Record] = []
         bad: list[BadRecord] = []
-        columns = [_values(rows.column(place)) for place in self._places]
-        for row, values in enumerate(zip(*columns, strict=True)):
+        read = self.options.read
+        columns = [_values(rows.column(name)) for name in read]
+        for place, values in enumerate(zip(*columns, strict=True)):
             try:
-                good.append((row, values, self.numbers(first + row, values)))
+                records.append(self.record(first + place, dict(zip(read, values, strict=True))))
+                places.append(place)
             except RecordError as error:
-                bad.append(self.refused(error, first + row, 0, rows.slice(row, 1)))
+                bad.append(self.refused(error, first + place, 0, rows.slice(place, 1)))
         end = first + rows.num_rows
-        kept, given, numbers = zip(*good, strict=True) if good else [()] * 3
-        rows = self.chosen(rows, kept) if bad else rows
-        where = [first + row for row in kept]
-        return Batch(where, self.given(given, numbers), rows, bad, end, end / max(total, 1))
+        kept = self.chosen(rows, places) if bad else rows
+        positions = [first + place for place in places]
+        return Batch(self, positions, records, kept, bad, end, end / max(total, 1))
 
     def new_rows(self, columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
         import pyarrow as pa

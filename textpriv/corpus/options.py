@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from textpriv.corpus.stores import is_stream
@@ -51,12 +51,11 @@ class ColumnRule:
 
     def check(self, names: Collection[str]) -> None:
         """Refuse a pattern that matches none of the names: a mistyped one of ``drop`` would release its column."""
-        patterns = (*(self.keep or ()), *self.drop)
-        for pattern in patterns:
+        for pattern in (*(self.keep or ()), *self.drop):
             if pattern != "*" and not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+                found = ", ".join(sorted(names)[:10])
                 raise ColumnError(
-                    f"no column matches {pattern!r}, which --keep or --drop names. Correct it or leave it out; found "
-                    f"{', '.join(sorted(names)[:10])}."
+                    f"no column matches {pattern!r}, which --keep or --drop names. Correct it; found {found}."
                 )
 
 
@@ -66,14 +65,13 @@ def _matches(patterns: tuple[str, ...], name: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """Options of a run over a corpus.
+class RunOptions(Columns):
+    """Options of a run over a corpus, with the meaning of its columns.
 
     Attributes
     ----------
-    text_column, document_column, author_column, labels_column, null
-        As in :class:`textpriv.engines.columns.Columns`; a refused null is a bad record. So is a name that came before, but
-        for a ledger, which counts such documents as versions of one and requires names.
+    text_column, document_column, author_column, labels_column
+        As in :class:`textpriv.engines.columns.Columns`. A repeated name is a bad record, but with a ledger a version.
     columns
         Which other columns pass through; all of them by default. They are not protected.
     format
@@ -81,39 +79,29 @@ class RunOptions:
     encoding
         Of the lines of an input, by its name in Python; None is UTF-8, in which every output is written.
     rotates
-        Shards that an earlier run has finished may be gone from the input when a folder is continued. Documents then need
-        names.
+        Finished shards may be gone from the input when a folder is continued. Documents then need names.
     on_error
         ``"fail"``, ``"skip"`` or ``"quarantine"``: at a bad record stop, leave it out and count it, or also write it to
         ``target.quarantine.jsonl`` (mode 0600, raw text).
     key
         The run key of ``privatizer``, kept in a file. A run with a key, a seed or a ledger can be continued.
-    resume
-        Continue a run. Does nothing where all is done.
-    overwrite
-        Replace an output file that is there, or a run under other settings. A folder is never replaced.
+    resume, overwrite
+        Continue a run; replace an output file, or a run under other settings. A folder is never replaced.
     settings
-        What other processes build their Privatizer from; required for several workers and for Spark and Ray. Must describe
-        ``privatizer``.
+        From which other processes build ``privatizer``; required for several workers and for Spark and Ray.
     workers, engine, address
         Processes; ``"local"``, ``"spark"`` or ``"ray"``; the Spark master or the Ray cluster, None for one on this machine.
     batch_size, part_records
-        Records that are released at a time, and after which they are safe on the disk. The released texts do not depend on
-        them. A batch also closes at about 4 MiB.
+        Records that are released at a time, and after which they are safe on the disk. A batch also closes at 4 MiB.
     on_progress, on_unprotected
         Called with each step; with names of columns that pass, at the first records that have them.
     """
 
-    text_column: str | Sequence[str] = "text"
-    document_column: str | None = None
-    author_column: str | None = None
-    labels_column: str | None = None
     columns: ColumnRule = field(default_factory=ColumnRule)
     format: str | None = None
     encoding: str | None = None
     rotates: bool = False
     on_error: str = "fail"
-    null: str = "keep"
     key: RunKey | None = None
     resume: bool = False
     overwrite: bool = False
@@ -126,32 +114,21 @@ class RunOptions:
     on_progress: Callable[[Progress], None] | None = None
     on_unprotected: Callable[[tuple[str, ...]], None] | None = None
 
-    @cached_property
-    def meaning(self) -> Columns:
-        """The meaning of the columns that are read."""
-        named = self.document_column, self.author_column, self.labels_column
-        return Columns(self.text_column, *named, self.null)
-
-    @cached_property
-    def read(self) -> tuple[str, ...]:
-        """The names of the columns that are read: those of texts, names and labels."""
-        return (*self.meaning.texts, *filter(None, self.meaning.others))
+    @property
+    def shared(self) -> RunOptions:
+        """The options that travel to other processes: without the run key and what is called in this one."""
+        return replace(self, key=None, on_progress=None, on_unprotected=None)
 
     def writes(self, name: str) -> bool:
         """Return whether a column is in the output: one of texts, or one that passes."""
-        is_text = name in self.meaning.texts
-        return is_text or (name != self.labels_column and self.columns.passes(name))
+        return name in self.texts or (name != self.labels_column and self.columns.passes(name))
 
-    def check(self, privatizer: Privatizer, sources: Sequence[str], target: str) -> None:
+    def check_run(self, privatizer: Privatizer, sources: Sequence[str], target: str) -> None:
         """Refuse options that this privatizer, or these ends, cannot have."""
         has_ledger = privatizer.ledger is not None
         if self.rotates and self.document_column is None:
             # Equal texts would be numbered from the first again, and come out equal.
-            raise CorpusError(
-                "An input that rotates needs named documents: give a document_column."
-            )
-        if self.engine not in ("local", "spark", "ray"):
-            raise CorpusError(f"engine must be local, spark or ray; found {self.engine!r}.")
+            raise CorpusError("An input that rotates needs named documents: give document_column.")
         if (self.workers > 1 or self.engine != "local") and self.settings is None:
             raise CorpusError("More than one worker needs settings=PrivatizerSettings(...).")
         if (self.author_column or has_ledger) and self.document_column is None:
@@ -165,6 +142,5 @@ class RunOptions:
         is_known = ends == sources and self.document_column is not None
         if ends and (self.resume or self.engine != "local" or (self.key and not is_known)):
             raise CorpusError(
-                "A stream passes only once, so its run can neither be continued, repeated under a run key nor be shared "
-                "out: name files. An input whose documents have names may be a stream."
+                "A stream passes only once: its run has no run key, is not continued and not shared out. Name files."
             )
