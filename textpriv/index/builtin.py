@@ -10,6 +10,7 @@ from pathlib import Path
 
 from textpriv import __version__
 from textpriv.errors import IndexFolderError
+from textpriv.index.folder import FORMAT
 from textpriv.index.index import Index
 from textpriv.vocabulary.builtin import read_builtin, read_manifest
 
@@ -35,7 +36,7 @@ def absolute_name(name: str) -> str:
 def open_builtin(language: str, cache: Path) -> Index:
     """Open the index of a language in a cache folder, or build it."""
     manifest = read_manifest(language)
-    made_of = repr((sorted(manifest["files"].items()), SPACE, LIST_LENGTH)).encode()
+    made_of = repr((sorted(manifest["files"].items()), SPACE, LIST_LENGTH, FORMAT)).encode()
     folder = cache / f"{language}-{__version__}-{hashlib.sha256(made_of).hexdigest()[:16]}"
     with suppress(OSError, IndexFolderError):
         return Index.load(folder)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 INDEX, TREE = "index", "tree"
 META = "index.json"
 
-_FORMAT = 5
+FORMAT = 5
 _WORDS, _FUNCTION = "words.json", "function.json"
 _PRIOR, _MODEL = "prior.npy", "model.npz"
 _SAMPLE = 32  # words whose lists are computed again
@@ -119,7 +119,7 @@ def _fill(folder: Path, index: Index) -> None:
     _dump(folder / _WORDS, index.vocabulary.words)
     _dump(folder / _FUNCTION, index.vocabulary.function_words.words)
     listing = {
-        "format": _FORMAT,
+        "format": FORMAT,
         "fingerprint": index.fingerprint,
         "language": index.language,
         "function_words": index.vocabulary.function_words.source,
@@ -147,7 +147,7 @@ def read(path: Path, *, verify: bool) -> FolderContent:
         there = "is not an index folder" if path.exists() else "does not exist"
         raise IndexFolderError(f"{path} {there}. Make one with: textpriv index SOURCE OUT")
     meta = _json(path / META)
-    if meta["format"] != _FORMAT:
+    if meta["format"] != FORMAT:
         refuse(path / META, "it is not of this version's format")
     if meta["checksum"] != meta_checksum(meta):
         refuse(path / META, "it was altered after it was written")

@@ -23,11 +23,6 @@ def charge(name, author=None, content=b"words", tokens=10, shared=()):
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ledger"
-
-
-@pytest.fixture
 def ledger(path):
     return Ledger(path)
 

@@ -18,11 +18,6 @@ WORDS = Terms(b"settings", "euclidean", epsilon=1.0, word_loss=2.0, word_rho=1.0
 ANN, BOB = identity_bytes("ann"), identity_bytes("bob")
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ledger"
-
-
 def text(author):
     return Charge(DocumentName("letter", author), b"words", tokens=2)
 

@@ -30,11 +30,6 @@ def charge(name, author=None, content=b"words", tokens=10):
     return Charge(DocumentName(name, author), content, tokens)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ledger"
-
-
 def fork(work, *arguments) -> int:
     """Start a process that ends as soon as the work does, with exit code 0 if it ended well."""
     child = os.fork()
@@ -89,8 +84,7 @@ def write_releases(path: Path, journal: Path, worker: int) -> None:
         os.write(notes, f"{number} {key}\n".encode())
 
 
-def test_processes_with_random_kills_lose_and_double_no_charge(tmp_path):
-    path = tmp_path / "ledger"
+def test_processes_with_random_kills_lose_and_double_no_charge(path, tmp_path):
     journals = [tmp_path / f"journal-{worker}" for worker in range(PROCESSES)]
     for journal in journals:
         journal.touch()
@@ -247,23 +241,18 @@ def test_only_the_owner_may_read_the_file(path):
 # Files that are refused
 
 
-@pytest.mark.parametrize("content", [b"name,text\n1,zanzibar\n" * 99, b"SQLite format 3\0"])
-def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path, content):
-    path.write_bytes(content)
+@pytest.mark.parametrize("kind", [b"name,text\n1,zanzibar\n" * 99, b"SQLite format 3\0", "SQLite"])
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path, kind):
+    if isinstance(kind, bytes):
+        path.write_bytes(kind)
+    else:
+        with opened(path) as connection:
+            connection.execute("CREATE TABLE releases (document)")
     path.chmod(0o600)
+    before = path.read_bytes()
     with pytest.raises(LedgerError, match="no ledger") as refusal:
         Ledger(path)
     assert SECRET not in str(refusal.value)
-    assert path.read_bytes() == content
-
-
-def test_another_programs_database_is_refused_and_left_alone(path):
-    with opened(path) as connection:
-        connection.execute("CREATE TABLE releases (document)")
-    path.chmod(0o600)
-    before = path.read_bytes()
-    with pytest.raises(LedgerError, match="no ledger"):
-        Ledger(path)
     assert path.read_bytes() == before
 
 

@@ -33,11 +33,6 @@ from textpriv.vocabulary import Vocabulary
 TEXT = "A good film, a slow plot: " * 20
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ledger"
-
-
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Index:
     words = ["good", "bad", "film", "plot", "slow", "fine", "long", "dull"]
