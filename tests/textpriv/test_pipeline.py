@@ -352,7 +352,9 @@ def test_wrong_options_are_refused_when_the_pipeline_is_made(form, folder):
     for changes in ({"mechanism": None}, {"mechanism": {**MECHANISM, "epsilon": -1.0}}):
         with pytest.raises(MechanismError, match="epsilon"):
             form(folder, **changes)
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, match="unknown action 'forget'"):
+        form(folder, policy={"number": "forget"})
+    with pytest.raises(TypeError, match="verbs"):
         form(folder, policy={"verbs": "drop"})
     with pytest.raises(ConfigValidationError):
         form(folder, epsilom=3.0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, text_of
 from textpriv.evaluation.distribution import word_distribution
-from textpriv.evaluation.recovery import WordRecovery, can_compare, exposure, word_recovery
+from textpriv.evaluation.recovery import can_compare, exposure, word_recovery
 from textpriv.files import atomic_write, umask
 from textpriv.guarantees.epsilon import Choice, keep_share
 from textpriv.index.grid import REFERENCE
@@ -45,37 +45,31 @@ _STEPS = np.arange(-6, 7) / 2  # octaves of epsilon about this one
 _AVERAGED = 200  # words behind the share that stays
 
 
-@dataclass(frozen=True)
-class Attack:
-    """What attackers recover: of single words, and in context, each with a standard error (0 if exact)."""
+def _attacks(
+    mechanism: Mechanism, text: PublicText | None, chosen: Choice | None
+) -> dict[str, Any] | None:
+    """What attackers recover of single words and in context, each with a standard error (0 if exact).
 
-    alone: WordRecovery
-    single: tuple[float, float]
-    context: tuple[float, float] | None
-    worst: list[tuple[str, float]]
-
-    @classmethod
-    def of(
-        cls, mechanism: Mechanism, text: PublicText | None, chosen: Choice | None
-    ) -> Attack | None:
-        """Compute what is not known; None for a mechanism whose pairs of words cannot all be compared."""
-        if not (mechanism.has_log_prob and can_compare(mechanism)):
-            return None
-        vocabulary = mechanism.index.vocabulary
-        prior, is_content = mechanism.index.word_frequency, vocabulary.is_content
-        alone = word_recovery(mechanism)
-        # By how often a word is both written and recovered.
-        weight = np.where(is_content, alone.by_word * prior, -1.0)
-        top = np.argsort(-weight, kind="stable")[: min(_WORST, int(is_content.sum()))]
-        worst = [(vocabulary.words[word], float(alone.by_word[word])) for word in top.tolist()]
-        attacker = BestAttacker(prior, is_content, text)
-        single = alone.content, 0.0
-        if chosen and text is None:
-            return cls(alone, *chosen.rates, worst)
+    None for a mechanism whose pairs of words cannot all be compared.
+    """
+    if not (mechanism.has_log_prob and can_compare(mechanism)):
+        return None
+    words, is_content = mechanism.index.vocabulary.words, mechanism.index.vocabulary.is_content
+    prior = mechanism.index.word_frequency
+    alone = word_recovery(mechanism)
+    # By how often a word is both written and recovered.
+    weight = np.where(is_content, alone.by_word * prior, -1.0)
+    top = np.argsort(-weight, kind="stable")[: min(_WORST, int(is_content.sum()))]
+    worst = [(words[word], float(alone.by_word[word])) for word in top.tolist()]
+    attacker = BestAttacker(prior, is_content, text)
+    if chosen and text is None:
+        single, context = chosen.rates
+    else:
+        single, context = (alone.content, 0.0), attacker.reader(mechanism)
         if mechanism.reads_context:  # the exact share is that at the start of a text
             public = text or text_of(mechanism.index)
             single = replace(attacker, text=public).alone(mechanism)
-        return cls(alone, single, attacker.reader(mechanism), worst)
+    return {"guess": alone.guess, "worst": worst, "single": single, "context": context}
 
 
 def report_page(
@@ -98,7 +92,7 @@ def report_page(
         The choice of epsilon, with the recovery rates that it knows.
     """
     mechanism, statement = privatizer.mechanism, privatizer.statement
-    attack = Attack.of(mechanism, public_text, chosen)
+    attack = _attacks(mechanism, public_text, chosen)
     # At the start of a text alone, where the context is read.
     is_charted = not mechanism.reads_context and mechanism.exponential_decay() is not None
     script = asset("report.js")
@@ -117,7 +111,7 @@ def report_page(
         kept=_kept_words(mechanism),
         tried="your public text" if public_text else "text drawn from the language model",
         half=partial(np.quantile, q=0.5, method="higher"),  # half of them have it, or more
-        lists=exposure(mechanism, None if attack is None else attack.alone.guess),
+        lists=exposure(mechanism, None if attack is None else attack["guess"]),
         sample=SAMPLE,
         private=token_spans(tokens.words, tokens.spaces, kinds),
         data=_looked_up(mechanism),
