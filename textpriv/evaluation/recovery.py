@@ -64,9 +64,7 @@ class ListExposure(NamedTuple):
 
     name: str
     size: int  # words of the list
-    words: tuple[
-        str, ...
-    ]  # m of them are in the vocabulary; all others are treated alike and never stay
+    words: tuple[str, ...]  # the m of them in the vocabulary; all others never stay
     keep: NDArray[np.float64]  # (m,): probability that each stays as it is
     guessed: NDArray[np.float64] | None  # (m,): recovery of each by the Bayes attacker, if computed
     draws: int  # 0 where ``keep`` is exact, else how often each word was drawn to estimate it

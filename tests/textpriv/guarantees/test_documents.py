@@ -163,6 +163,14 @@ def test_upper_bounds_cover_what_rounding_in_the_sampler_may_add():
     assert found._slack == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize("delta", [0.1, 1e-3, 1e-9])
+def test_an_epsilon_is_the_least_at_which_the_upper_bound_is_met(delta):
+    for mechanism in (Rounded(index_of(4), 2.0), TEM(index_of(4), 3.0)):
+        found = compare_documents(mechanism, [0, 1, 2], [1, 3, 0])
+        epsilon = found.epsilon(delta)
+        assert found.delta(epsilon)[1] <= delta * (1 + 1e-9) < found.delta(epsilon - 1e-3)[1]
+
+
 def test_bounds_leave_room_for_the_error_of_the_convolution():
     found = compare_documents(TEM(index_of(4), 3.0), [0, 1, 2], [1, 3, 0])
     for epsilon in (0.0, 1.0, 2.0):
