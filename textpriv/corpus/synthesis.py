@@ -38,7 +38,7 @@ from textpriv.synthesis.release import Measurement, NoisySums
 from textpriv.synthesis.sums import Sums
 from textpriv.synthesis.synthesizer import PublicSide
 
-_AT_ONCE = 4_000  # records that are worth the way to a worker
+_AT_ONCE = 1_000  # records that are worth the way to a worker, and are few in memory
 _WRITTEN = 5_000  # new records that are written at a time
 _UNKNOWN_LABEL = (
     "expected one of the declared labels. Declare all of them (--labels), or correct this one."
