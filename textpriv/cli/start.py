@@ -52,16 +52,11 @@ def demo(index: str | None = INDEX) -> None:
         for asked, privatizer in zip(RECOVERIES, made, strict=True):
             print(f"--recovery {asked:<4}  {privatizer.privatize(sample)}")
         print()
-    rows = [
-        (
-            f"--recovery {asked:g}",
-            f"{each.epsilon:.3g}",
-            f"{each.value:.1%}",
-            "unknown" if each.reader is None else f"{each.reader:.1%}",
-        )
-        for asked, each in zip(RECOVERIES, found, strict=True)
-    ]
-    print_table([("content words recovered", "epsilon", "word by word", "from whole texts"), *rows])
+    rows = [("content words recovered", "epsilon", "word by word", "from whole texts")]
+    for asked, each in zip(RECOVERIES, found, strict=True):
+        whole = "unknown" if each.reader is None else f"{each.reader:.1%}"
+        rows.append((f"--recovery {asked:g}", f"{each.epsilon:.3g}", f"{each.value:.1%}", whole))
+    print_table(rows)
     where = "" if index is None else f" --index {index}"
     print(
         f"\n{made[1].mechanism.statement.typical_odds}\n{_MEANING}\n\nNext:\n"

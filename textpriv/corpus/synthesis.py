@@ -12,7 +12,7 @@ import os
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -38,10 +38,8 @@ from textpriv.synthesis.release import Measurement, NoisySums
 from textpriv.synthesis.sums import Sums
 from textpriv.synthesis.synthesizer import PublicSide
 
-_AT_ONCE = 4_000  # records that a worker adds at a time
-_LONG = 4 << 20  # characters, after which it is fewer
+_AT_ONCE = 1_000  # records that are worth the way to a worker, and are few in memory
 _WRITTEN = 5_000  # new records that are written at a time
-_Adder = Callable[[Iterable["LabelledTexts"]], Any]
 _UNKNOWN_LABEL = (
     "expected one of the declared labels. Declare all of them (--labels), or correct this one."
 )
@@ -80,46 +78,34 @@ class PrivateRecords:
 
     def read(
         self, files: Iterable[int], begun: float = 0.0, part: float = 1.0
-    ) -> Iterator[list[LabelledTexts]]:
-        """Yield the records of files in groups that are worth the way to a worker; progress goes on from ``begun``."""
-        on_progress, tokens = self.plan.options.on_progress, 0
-        group: list[LabelledTexts] = []
-        records = size = self.documents = 0
+    ) -> Iterator[LabelledTexts]:
+        """Yield the records of files in batches; progress goes on from ``begun``, by a part of the whole work."""
+        options, tokens = self.plan.options, 0
+        known = {str(label): label for label in self.classes}
+        self.documents = 0
         self.skipped.clear()
         for number in files:
-            for texts, share in self._file(number):
-                group.append(texts)
-                records += len(texts.texts)
-                size += sum(map(len, texts.texts))
-                self.documents += len(texts.texts)
-                tokens += sum(text.count(" ") + 1 for text in texts.texts)
-                if on_progress is not None:
+            for batch in self.plan.reader(number, needs_text):
+                labels, authors = None, None
+                if options.document_column is not None:
+                    # The column of labels was read as that of names.
+                    found = [known.get(str(record.name)) for record in batch.records]
+                    if strange := [place for place, label in enumerate(found) if label is None]:
+                        if options.on_error == "fail":
+                            place = f"{batch.reader.name}, record {batch.positions[strange[0]] + 1}"
+                            raise CorpusError(f"{place}: {_UNKNOWN_LABEL}")
+                        batch = batch.without(strange, "undeclared_label")
+                    labels = [label for label in found if label is not None]
+                self.skipped.update(bad.reason for bad in batch.bad)
+                self.documents += len(batch)
+                if options.author_column is not None:
+                    authors = [record.author for record in batch.records]
+                yield LabelledTexts(batch.texts, labels, authors)
+                if options.on_progress is not None:
+                    tokens += sum(text.count(" ") + 1 for text in batch.texts)
+                    share = batch.fraction and self.plan.fraction(number, batch.fraction)
                     done = None if share is None else begun + part * share
-                    on_progress(Progress(self.documents, tokens, done))
-                if records >= _AT_ONCE or size >= _LONG:
-                    yield group
-                    group, records, size = [], 0, 0
-        if group:
-            yield group
-
-    def _file(self, number: int) -> Iterator[tuple[LabelledTexts, float | None]]:
-        """Yield the records of a file in batches, with how much of all files was read then."""
-        known = {str(label): label for label in self.classes}
-        is_labelled, labels = self.plan.options.document_column is not None, None
-        for batch in self.plan.reader(number, needs_text):
-            if is_labelled:
-                # The column of labels was read as that of names.
-                found = [known.get(str(record.name)) for record in batch.records]
-                if strange := [place for place, label in enumerate(found) if label is None]:
-                    if self.plan.options.on_error == "fail":
-                        record = batch.positions[strange[0]] + 1
-                        raise CorpusError(f"{batch.reader.name}, record {record}: {_UNKNOWN_LABEL}")
-                    batch = batch.without(strange, "undeclared_label")
-                labels = [label for label in found if label is not None]
-            self.skipped.update(bad.reason for bad in batch.bad)
-            share = batch.fraction and self.plan.fraction(number, batch.fraction)
-            authors = [record.author for record in batch.records]
-            yield LabelledTexts(batch.texts, labels, authors), share
+                    options.on_progress(Progress(self.documents, tokens, done))
 
     def measure(self, measurement: Measurement, side: PublicSide) -> NoisySums:
         """Sum the records, and return the sums with noise. Nothing is measured where a record is refused."""
@@ -129,14 +115,14 @@ class PrivateRecords:
         begun = count()
 
         def add(total: Any, side: PublicSide) -> None:
-            adder = partial(_summed, side, total.empty())
             if options.engine == "local":
-                groups = self.read(files, next(begun) / readings, 1 / readings)
-                with contextlib.closing(mapped(groups, adder, options.workers)) as parts:
+                batches = self.read(files, next(begun) / readings, 1 / readings)
+                adder = partial(_summed, side, total.empty())
+                with contextlib.closing(mapped(batches, adder, options.workers)) as parts:
                     for part in parts:
                         total.merge(part)
             else:
-                self._add_elsewhere(total, adder)
+                self._add_elsewhere(total, side)
             if self.skipped and not self.documents:
                 raise CorpusError(
                     f"every record was left out ({', '.join(self.skipped)}), so nothing was measured. Name the columns: "
@@ -145,12 +131,12 @@ class PrivateRecords:
 
         return measurement.measure(side, add, reads_again=not self.is_stream)
 
-    def _add_elsewhere(self, total: Sums, adder: _Adder) -> None:
+    def _add_elsewhere(self, total: Sums, side: PublicSide) -> None:
         """Add the records on Spark or Ray, one task for each file."""
         self.documents, options = 0, self.plan.options
         self.skipped.clear()
         plan = replace(self.plan, options=replace(options, on_progress=None))
-        work = partial(_summed_file, PrivateRecords(plan, self.classes), adder)
+        work = partial(_summed_file, PrivateRecords(plan, self.classes), side, total.empty())
         each = import_module(f"textpriv.engines.{options.engine}").each
         files = range(len(self.plan.files))
         for done in each(files, work, address=options.address, workers=options.workers):
@@ -161,20 +147,21 @@ class PrivateRecords:
             self.skipped.update(done["skipped"])
 
 
-def _summed(side: PublicSide, empty: Any, group: Iterable[LabelledTexts]) -> Any:
+def _summed(side: PublicSide, empty: Any, records: LabelledTexts) -> Any:
     """Add records to fresh sums, or counts of words."""
     total = empty.empty()
-    for records in group:
-        side.add(total, *records)
+    side.add(total, *records)
     return total
 
 
-def _summed_file(records: PrivateRecords, adder: _Adder, number: int) -> dict[str, Any]:
+def _summed_file(
+    records: PrivateRecords, side: PublicSide, empty: Sums, number: int
+) -> dict[str, Any]:
     """Add the records of one file, by its number; the result is made of JSON types."""
-    total = adder([])
+    total = empty.empty()
     try:
-        for group in records.read([number]):
-            total.merge(adder(group))
+        for batch in records.read([number]):
+            side.add(total, *batch)
     except TextprivError as error:
         return {"error": str(error)}
     packed = base64.b64encode(total.packed()).decode()
@@ -191,6 +178,8 @@ def plan_synthesis(
         document_column=label,
         author_column=author,
         columns=ColumnRule(drop=("*",)),
+        batch_size=_AT_ONCE,
+        part_records=_AT_ONCE,
         **options,
     )
     # The output has a format of its own.

@@ -78,11 +78,13 @@ class _ParquetWriter(RecordWriter):
         schema, writes = self._reader.schema, reader.options.writes
         self._written = [n for n, name in enumerate(schema.names) if writes(name)]
         self._schema = pa.schema([types_alone(schema.field(n)) for n in self._written])
-        encoded = [
-            field if field.name in reader.texts else _encoded(field, self._reader.types[n])
-            for field, n in zip(self._schema, self._written, strict=True)
-        ]
-        self._groups = _RowGroups(out, pa.schema(encoded), _PART_ROWS)
+        encoded = self._schema
+        for place, (field, n) in enumerate(zip(self._schema, self._written, strict=True)):
+            # Values that were in a dictionary are in one again.
+            if field.name not in reader.texts and pa.types.is_dictionary(self._reader.types[n]):
+                kind = pa.dictionary(pa.int32(), field.type)
+                encoded = encoded.set(place, field.with_type(kind))
+        self._groups = _RowGroups(out, encoded, _PART_ROWS)
 
     def write(self, batch: Batch, columns: Sequence[Sequence[str | None]]) -> None:
         import pyarrow as pa
@@ -233,14 +235,6 @@ def _values(column: pa.Array) -> list[Any]:
     except UnicodeDecodeError:
         raw = column.cast(pa.large_binary()).to_pylist()
         return [None if each is None else each.decode("utf-8", "surrogateescape") for each in raw]
-
-
-def _encoded(field: pa.Field, kind: pa.DataType) -> pa.Field:
-    """Return a field with values in a dictionary, if those of this type were."""
-    import pyarrow as pa
-
-    is_encoded = pa.types.is_dictionary(kind)
-    return field.with_type(pa.dictionary(pa.int32(), field.type)) if is_encoded else field
 
 
 def _plain(field: pa.Field) -> pa.Field:
