@@ -57,11 +57,11 @@ def refuse_other_terms(
     """Refuse a release for another adjacency or unit than those that an account is kept for."""
     if adjacency is not None and Adjacency(adjacency) is not kept[0]:
         raise InvalidParameterError(
-            f"{whose} is for {kept[0]}; found a release for {Adjacency(adjacency)}. Keep an account of its own for that."
+            f"{whose} is for {kept[0]}; found a release for {Adjacency(adjacency)}. Keep an account for that adjacency."
         )
     if unit is not None and unit != kept[1]:
         raise InvalidParameterError(
-            f"{whose} protects {kept[1]!r}; found a release for {unit!r}. Keep an account of its own for that."
+            f"{whose} protects {kept[1]!r}; found a release for {unit!r}. Keep an account for that unit."
         )
 
 
