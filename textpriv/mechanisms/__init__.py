@@ -25,10 +25,10 @@ def __dir__() -> list[str]:
 
 
 def mechanism_names() -> dict[str, str]:
-    """Registered names of all mechanisms by the short names that commands and the playground take.
+    """Registered names of all mechanisms by their short names; nothing is imported.
 
     ``"mypackage.TreeTEM.v2"`` is called ``"tree"``: the class in words without TEM, in its newest version. A class of this
-    library comes before others of its name. Nothing is imported.
+    library comes before others of its name.
     """
     own = {name[-1] for name in catalogue.REGISTRY if name[:-1] == registry.namespace}
     registered = own | {entry.name for entry in entry_points(group=registry.entry_point_namespace)}
