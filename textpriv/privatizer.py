@@ -227,8 +227,6 @@ class Privatizer:
         self.mechanism.sample(range(UNKNOWN, min(_WARMED, len(self.mechanism.index))), Stream())
         self.detokenizer.texts(batch, np.zeros(np.count_nonzero(batch.codes >= UNKNOWN), np.int32))
 
-    # Steps, for forms that need more than texts
-
     def read(self, text: str) -> RawBatch:
         """Tokenize and classify one text."""
         return self.read_batch([text])

@@ -77,13 +77,9 @@ class PrivatizerSettings:
         opened = open_index(self.index) if index is None else index
         language = self.language or opened.language or DEFAULT_LANGUAGE
         has_key = self.ledger is None and self.seed is None
-        if callable(self.mechanism):
-            mechanism = self.mechanism(opened)
-        else:
-            options, _ = with_epsilon(opened, self.mechanism, self.options)
-            mechanism = make_mechanism(opened, self.mechanism, **options)
+        options, _ = with_epsilon(opened, self.mechanism, self.options)
         return Privatizer(
-            mechanism,
+            make_mechanism(opened, self.mechanism, **options),
             TokenPolicy.from_dict(self.policy),
             self.seed,
             run_key=self.secret() if has_key else None,
@@ -126,9 +122,9 @@ def privatize(
     recovery: float | None = None,
     index: Index | str | os.PathLike[str] | None = None,
 ) -> str | list[str]:
-    """Make texts private in one call, with fresh randomness.
+    """Make one text or several private, with fresh randomness; a list comes out in its order.
 
-    The mechanism is TEM with a flat prior; over a tree it is TreeTEM.
+    The mechanism is TEM with a flat prior; over a tree it is TreeTEM. ``Privatizer(...).statement`` says what is guaranteed.
 
     Parameters
     ----------
@@ -140,11 +136,6 @@ def privatize(
         :func:`textpriv.guarantees.epsilon.choose_epsilon`.
     index : Index or path, optional
         Default: the built-in index of English words (:meth:`Index.builtin`).
-
-    Returns
-    -------
-    str or list of str
-        One text for each that was given, in order. ``Privatizer(...).statement`` says what is guaranteed.
 
     Examples
     --------

@@ -1,7 +1,6 @@
 """The epsilon of a wanted protection, and mechanisms at equal recovery.
 
-A protection is a recovery rate, odds at a distance, or how many words stay. All figures follow from public tables, public
-text and output distributions, so choosing costs no privacy.
+All figures follow from public tables, public text and output distributions, so choosing costs no privacy.
 
 Epsilons that were searched for are recorded, each bound to its question. Some come with the package. The user's own are
 JSON files in the cache folder. An index folder holds none: whoever hands one on could name an epsilon that protects less
@@ -94,7 +93,7 @@ def epsilon_for(index: Index, **wanted: Any) -> float:
 
 
 def with_epsilon(
-    index: Index, mechanism: str | None, options: Mapping[str, Any]
+    index: Index, mechanism: Any, options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Choice | None]:
     """Return a mechanism's options with the epsilon of their ``recovery``, if any, and how that was found."""
     if "recovery" not in options:

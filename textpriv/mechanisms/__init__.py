@@ -53,9 +53,11 @@ def find_mechanism(name: str) -> Any:
     return registry.get(registered)
 
 
-def make_mechanism(index: Any, name: str | None = None, **settings: Any) -> Any:
-    """Make the mechanism of a name over an index, by default that of the index."""
-    return find_mechanism(name or default_name(index))(**settings)(index)
+def make_mechanism(index: Any, mechanism: Any = None, **settings: Any) -> Any:
+    """Make the mechanism of a name, or by a function of the index, over an index; by default that of the index."""
+    if callable(mechanism):
+        return mechanism(index, **settings)
+    return find_mechanism(mechanism or default_name(index))(**settings)(index)
 
 
 def protection(form: str, **given: Any) -> dict[str, Any]:

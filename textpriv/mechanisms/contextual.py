@@ -364,8 +364,6 @@ class ContextualTEM(Mechanism):
             found[row, own] = mass * decays(near, np.array([output]))[:, 0] / normalisers
         return found
 
-    # Draws
-
     def sample_documents(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
