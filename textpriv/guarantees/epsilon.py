@@ -44,15 +44,7 @@ from textpriv.mechanisms.default import DEFAULT_PRIORS
 from textpriv.statement import at_least
 from textpriv.vocabulary.builtin import read_manifest
 
-__all__ = [
-    "Candidate",
-    "Choice",
-    "MechanismRanking",
-    "choose",
-    "choose_epsilon",
-    "epsilon_for",
-    "keep_share",
-]
+__all__ = ["Candidate", "Choice", "MechanismRanking", "choose", "choose_epsilon", "epsilon_for"]
 
 _SLACK = 1e-8  # nats that a statement of any mechanism adds for rounding, at most
 _WORDS = 512  # looked at for what is kept of words
