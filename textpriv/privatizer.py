@@ -38,6 +38,7 @@ from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, without
 from textpriv.tokenization.policy import TokenPolicy
 
 ReleaseKey = DocumentKey | DocumentName | Stream  # a document's randomness follows from it
+KeysOfBatch = Sequence[ReleaseKey | None] | None  # None gives a document fresh randomness
 
 CHANGED = (
     "whether a text has changed since its last release under the same name and key (a document without a name goes by its "
@@ -227,8 +228,6 @@ class Privatizer:
         self.mechanism.sample(range(UNKNOWN, min(_WARMED, len(self.mechanism.index))), Stream())
         self.detokenizer.texts(batch, np.zeros(np.count_nonzero(batch.codes >= UNKNOWN), np.int32))
 
-    # Steps, for forms that need more than texts
-
     def read(self, text: str) -> RawBatch:
         """Tokenize and classify one text."""
         return self.read_batch([text])
@@ -246,9 +245,7 @@ class Privatizer:
             raise TextprivError("labels need a policy for their spans: pass spans=.")
         return self.reader.encode(texts)
 
-    def release(
-        self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None = None
-    ) -> list[PrivateTokens]:
+    def release(self, batch: RawBatch, keys: KeysOfBatch = None) -> list[PrivateTokens]:
         """Draw the documents of a batch and return them as tokens. Keys must be different, which :meth:`pipe` checks.
 
         As a key None gives a document fresh randomness, and a Stream is read as it is.
@@ -256,9 +253,7 @@ class Privatizer:
         batch, words = self._draw(batch, keys)
         return self.detokenizer.tokens(batch, words)
 
-    def release_batch(
-        self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None = None
-    ) -> list[str]:
+    def release_batch(self, batch: RawBatch, keys: KeysOfBatch = None) -> list[str]:
         """Draw the documents of a batch, as :meth:`release` does, and return private texts."""
         batch, words = self._draw(batch, keys)
         return self.detokenizer.texts(batch, words)
@@ -274,9 +269,7 @@ class Privatizer:
         """What joins a batch, with word ids for its drawn tokens, to texts."""
         return Detokenizer(self.mechanism.index.vocabulary.words)
 
-    def _draw(
-        self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None
-    ) -> tuple[RawBatch, NDArray[np.int32]]:
+    def _draw(self, batch: RawBatch, keys: KeysOfBatch) -> tuple[RawBatch, NDArray[np.int32]]:
         """Draw the spans and words of a batch: return the batch with its spans drawn, and word ids for its words."""
         if keys is None and self._streams.has_run_key:
             raise TextprivError(

@@ -13,7 +13,7 @@ from typing import Any, overload
 
 from textpriv.guarantees.epsilon import with_epsilon
 from textpriv.index import Index, Tree
-from textpriv.index.builtin import BUILTIN, open_index
+from textpriv.index.builtin import open_index
 from textpriv.ledger import Ledger
 from textpriv.mechanisms import make_mechanism, protection
 from textpriv.mechanisms.base import Mechanism
@@ -77,13 +77,9 @@ class PrivatizerSettings:
         opened = open_index(self.index) if index is None else index
         language = self.language or opened.language or DEFAULT_LANGUAGE
         has_key = self.ledger is None and self.seed is None
-        if callable(self.mechanism):
-            mechanism = self.mechanism(opened)
-        else:
-            options, _ = with_epsilon(opened, self.mechanism, self.options)
-            mechanism = make_mechanism(opened, self.mechanism, **options)
+        options, _ = with_epsilon(opened, self.mechanism, self.options)
         return Privatizer(
-            mechanism,
+            make_mechanism(opened, self.mechanism, **options),
             TokenPolicy(**self.policy),
             self.seed,
             run_key=self.secret() if has_key else None,
@@ -106,8 +102,6 @@ def privatize(  # type: ignore[overload-overlap]
     *,
     recovery: float | None = ...,
     index: Index | str | os.PathLike[str] | None = ...,
-    language: str | None = ...,
-    policy: TokenPolicy | None = ...,
 ) -> str: ...
 
 
@@ -118,8 +112,6 @@ def privatize(
     *,
     recovery: float | None = ...,
     index: Index | str | os.PathLike[str] | None = ...,
-    language: str | None = ...,
-    policy: TokenPolicy | None = ...,
 ) -> list[str]: ...
 
 
@@ -129,12 +121,10 @@ def privatize(
     *,
     recovery: float | None = None,
     index: Index | str | os.PathLike[str] | None = None,
-    language: str | None = None,
-    policy: TokenPolicy | None = None,
 ) -> str | list[str]:
-    """Make texts private in one call, with fresh randomness.
+    """Make one text or several private, with fresh randomness; a list comes out in its order.
 
-    The mechanism is TEM with a flat prior; over a tree it is TreeTEM.
+    The mechanism is TEM with a flat prior; over a tree it is TreeTEM. ``Privatizer(...).statement`` says what is guaranteed.
 
     Parameters
     ----------
@@ -145,16 +135,7 @@ def privatize(
         In place of epsilon: the largest share of content words that an attacker who guesses word by word may recover; see
         :func:`textpriv.guarantees.epsilon.choose_epsilon`.
     index : Index or path, optional
-        Default: the built-in index of the language (:meth:`Index.builtin`).
-    language : str, optional
-        A spaCy language code, for the tokenizer. Default: that of the index.
-    policy : TokenPolicy, optional
-        What becomes of punctuation, numbers, unknown words and case. Default: ``TokenPolicy()``.
-
-    Returns
-    -------
-    str or list of str
-        One text for each that was given, in order. ``Privatizer(...).statement`` says what is guaranteed.
+        Default: the built-in index of English words (:meth:`Index.builtin`).
 
     Examples
     --------
@@ -163,12 +144,7 @@ def privatize(
     True
     """
     amount = protection("privatize", epsilon=epsilon, recovery=recovery)
-    if index is None or isinstance(index, str | os.PathLike):
-        index = open_index(index or f"{BUILTIN}{language or DEFAULT_LANGUAGE}")
-    private = PrivatizerSettings(
-        options=amount,
-        policy={} if policy is None else policy.to_dict(),
-        run_key=None,
-        language=language,
-    ).build(index)
+    if isinstance(index, str | os.PathLike):
+        index = open_index(index)
+    private = PrivatizerSettings(options=amount, run_key=None).build(index)
     return private.privatize(texts) if isinstance(texts, str) else list(private.pipe(texts))

@@ -142,8 +142,6 @@ class PrivacyStatement:
         epsilon = epsilon_of_zcdp(words * self.range_at(distance) ** 2 / 8, delta)
         return min(Together(total, 0.0, total), Together(epsilon, delta, total))
 
-    # The statement as a table
-
     @property
     def verdict(self) -> str:
         """Whether the guarantee is proved, in two words."""
@@ -248,8 +246,6 @@ class PrivacyStatement:
             f"nine tenths: at most {most} (up to {far})."
         )
 
-    # Forms
-
     def to_dict(self) -> dict[str, Any]:
         """Return the statement as JSON types; an infinite epsilon becomes "inf", and infinite figures are left out."""
         lists = {name: list(value) for name, value in vars(self).items() if type(value) is tuple}
@@ -313,9 +309,6 @@ def zcdp_order(rho: float, delta: float) -> float:
 def renyi_surcharge(order: float, delta: float) -> float:
     """Return what a Renyi divergence of an order above 1 costs on top when it becomes an epsilon at a delta."""
     return -(math.log(delta) + math.log(order)) / (order - 1) + math.log1p(-1 / order)
-
-
-# Bounds as text
 
 
 def at_most(value: float, digits: int = 6) -> str:

@@ -423,19 +423,14 @@ def test_a_tokenizer_made_by_hand_is_saved(folder, tmp_path, mechanism):
         nlp(spacy.blank("en")(TEXTS[0]))
 
 
-def test_a_tokenizer_made_by_hand_takes_what_a_config_holds():
-    with pytest.raises(MechanismError, match="PrivateTokenizer takes"):
-        PrivateTokenizer(spacy.blank("en"), mechanism=lambda index: None)
-
-
-def test_a_tokenizer_made_by_hand_takes_a_pipeline():
-    with pytest.raises(MechanismError, match="PrivateTokenizer takes"):
-        PrivateTokenizer(spacy.blank("en").vocab, mechanism="tem")
-
-
-def test_a_detector_that_is_no_list_is_refused():
+def test_what_a_form_cannot_take_is_named():
+    blank = spacy.blank("en")
+    with pytest.raises(MechanismError, match="PrivateTokenizer takes a mechanism"):
+        PrivateTokenizer(blank, mechanism=lambda index: None)
+    with pytest.raises(MechanismError, match="PrivateTokenizer takes the pipeline"):
+        PrivateTokenizer(blank.vocab, mechanism="tem")
     with pytest.raises(MechanismError, match="detect takes a list"):
-        spacy.blank("en").add_pipe("textpriv", config={"recovery": 0.1, "detect": "patterns"})
+        blank.add_pipe("textpriv", config={"recovery": 0.1, "detect": "patterns"})
 
 
 @both_forms

@@ -78,7 +78,7 @@ def test_a_language_without_a_vocabulary_says_what_to_do():
     with pytest.raises(VocabularyError, match="textpriv index NAME"):
         nlp.add_pipe("textpriv", config={"epsilon": 2.0})
     with pytest.raises(VocabularyError, match="only of: en"):
-        textpriv.privatize("Ein Satz.", epsilon=2.0, language="de")
+        textpriv.Index.builtin("de")
 
 
 @pytest.mark.parametrize("amount", [{"epsilon": 2.0}, {"recovery": 0.2}])

@@ -177,7 +177,8 @@ class MechanismOptions(OptionGroup):
             raise typer.BadParameter("--recovery-on needs --recovery")
         settings |= {} if self.prior is None else {"prior": self.prior}
         settings |= dict(map(_read_setting, self.option or ()))
-        takes = {*inspect.signature(find_mechanism(self.mechanism_name)).parameters, "recovery"}
+        takes = {*inspect.signature(find_mechanism(self.mechanism_name)).parameters}
+        takes |= set() if self.recovery is None else {"recovery"}
         for name in settings:
             if name not in takes:
                 raise typer.BadParameter(f"{self.mechanism_name} has no setting {name}")

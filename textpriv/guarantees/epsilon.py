@@ -1,7 +1,6 @@
 """The epsilon of a wanted protection, and mechanisms at equal recovery.
 
-A protection is a recovery rate, odds at a distance, or how many words stay. All figures follow from public tables, public
-text and output distributions, so choosing costs no privacy.
+All figures follow from public tables, public text and output distributions, so choosing costs no privacy.
 
 Epsilons that were searched for are recorded, each bound to its question. Some come with the package. The user's own are
 JSON files in the cache folder. An index folder holds none: whoever hands one on could name an epsilon that protects less
@@ -45,15 +44,7 @@ from textpriv.mechanisms.default import DEFAULT_PRIORS
 from textpriv.statement import at_least
 from textpriv.vocabulary.builtin import read_manifest
 
-__all__ = [
-    "Candidate",
-    "Choice",
-    "MechanismRanking",
-    "choose",
-    "choose_epsilon",
-    "epsilon_for",
-    "keep_share",
-]
+__all__ = ["Candidate", "Choice", "MechanismRanking", "choose", "choose_epsilon", "epsilon_for"]
 
 _SLACK = 1e-8  # nats that a statement of any mechanism adds for rounding, at most
 _WORDS = 512  # looked at for what is kept of words
@@ -94,7 +85,7 @@ def epsilon_for(index: Index, **wanted: Any) -> float:
 
 
 def with_epsilon(
-    index: Index, mechanism: str | None, options: Mapping[str, Any]
+    index: Index, mechanism: Any, options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Choice | None]:
     """Return a mechanism's options with the epsilon of their ``recovery``, if any, and how that was found."""
     if "recovery" not in options:

@@ -25,10 +25,10 @@ def __dir__() -> list[str]:
 
 
 def mechanism_names() -> dict[str, str]:
-    """Registered names of all mechanisms by the short names that commands and the playground take.
+    """Registered names of all mechanisms by their short names; nothing is imported.
 
     ``"mypackage.TreeTEM.v2"`` is called ``"tree"``: the class in words without TEM, in its newest version. A class of this
-    library comes before others of its name. Nothing is imported.
+    library comes before others of its name.
     """
     own = {name[-1] for name in catalogue.REGISTRY if name[:-1] == registry.namespace}
     registered = own | {entry.name for entry in entry_points(group=registry.entry_point_namespace)}
@@ -53,9 +53,11 @@ def find_mechanism(name: str) -> Any:
     return registry.get(registered)
 
 
-def make_mechanism(index: Any, name: str | None = None, **settings: Any) -> Any:
-    """Make the mechanism of a name over an index, by default that of the index."""
-    return find_mechanism(name or default_name(index))(**settings)(index)
+def make_mechanism(index: Any, mechanism: Any = None, **settings: Any) -> Any:
+    """Make the mechanism of a name, or by a function of the index, over an index; by default that of the index."""
+    if callable(mechanism):
+        return mechanism(index, **settings)
+    return find_mechanism(mechanism or default_name(index))(**settings)(index)
 
 
 def protection(form: str, **given: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
@@ -293,9 +293,7 @@ class ContextualTEM(Mechanism):
         """TEM with the base measure as its prior: the output distribution over all contexts, nearly."""
         return self._alone
 
-    def _after(
-        self, context: Sequence[int] | NDArray[np.integer]
-    ) -> tuple[float, NDArray[Any], NDArray[np.float64]]:
+    def _after(self, context: ArrayLike) -> tuple[float, NDArray[Any], NDArray[np.float64]]:
         """Return the share of the base measure in the next word, and listed words with their own weights."""
         size, released = len(self.index), np.asarray(context, dtype=np.int64)
         if callable(self._given):
@@ -319,23 +317,19 @@ class ContextualTEM(Mechanism):
             share = share * pair_backoff[pair]
         return share, words[words < size], weights[words < size]
 
-    def context_weights(
-        self, context: Sequence[int] | NDArray[np.integer] = ()
-    ) -> NDArray[np.float64]:
+    def context_weights(self, context: ArrayLike = ()) -> NDArray[np.float64]:
         """Return the prior of the next word, shape (V,), after released ids, oldest first; -2 - s for symbol number s."""
         share, words, weights = self._after(context)
         found: NDArray[np.float64] = share * self.measure.weights
         np.add.at(found, words, weights)
         return found
 
-    def exponential_decay(
-        self, context: Sequence[int] = ()
-    ) -> tuple[NDArray[np.float64], float, float]:
-        """Return the prior after a released prefix (default: at the start of a document), the rate and the truncation."""
-        weights = self.context_weights(context)
+    def exponential_decay(self) -> tuple[NDArray[np.float64], float, float]:
+        """Return the prior at the start of a document, the rate and the truncation."""
+        weights = self.context_weights()
         return weights / weights.sum(), self.t, self.gamma
 
-    def log_prob(self, word: str | int, context: Sequence[int] = ()) -> NDArray[np.float64]:
+    def log_prob(self, word: str | int, context: ArrayLike = ()) -> NDArray[np.float64]:
         """Return the natural logarithm of a word's output distribution after a released prefix, shape (V,)."""
         return self._alone.log_prob_under(word, self.context_weights(context))
 
@@ -363,8 +357,6 @@ class ContextualTEM(Mechanism):
             normalisers = share * self._base_sums[near] + decays(near, listed) @ weights
             found[row, own] = mass * decays(near, np.array([output]))[:, 0] / normalisers
         return found
-
-    # Draws
 
     def sample_documents(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]

@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations`: spaCy's config system reads the types of the arguments.
 
-import itertools
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,21 +30,16 @@ class PrivateCorpus:
     ----------
     path
         A file ``*.spacy``, or a folder with such files.
-    limit
-        How many documents to read at most; 0 for all.
     carry
         Annotations to keep, as for `TextprivComponent`. Others are left out, with a warning.
     """
 
-    def __init__(
-        self, path: str | Path | None, limit: int = 0, carry: Sequence[str] = ("cats",)
-    ) -> None:
+    def __init__(self, path: str | Path | None, carry: Sequence[str] = ("cats",)) -> None:
         if path is None:
             raise CorpusError(
                 f"The reader {READER_NAME} has no path: set it in the config, or for instance with --paths.train FILE."
             )
         self.path = Path(path)
-        self.limit = limit
         self.carry = tuple(carry)
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
@@ -58,8 +52,7 @@ class PrivateCorpus:
             )
         annotations = tokenizer.annotations(self.carry)
         raw_docs = (raw for file in walk_corpus(self.path, ".spacy") for raw in _raw_docs(file))
-        chosen = itertools.islice(raw_docs, self.limit or None)
-        for batch in spacy.util.minibatch(chosen, DEFAULT_BATCH):
+        for batch in spacy.util.minibatch(raw_docs, DEFAULT_BATCH):
             docs = tokenizer.pipe((raw.text for raw in batch), once=True)
             for doc, raw in zip(docs, batch, strict=True):
                 carried = annotations.read(raw)
