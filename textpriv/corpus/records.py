@@ -1,7 +1,4 @@
-"""Records of a file: batches of texts with the columns beside them, bad records, and the bases of readers and writers.
-
-A message names a file and a record, and never quotes one.
-"""
+"""Records of a file: batches, bad records, which no message quotes, and the bases of readers and writers."""
 
 from __future__ import annotations
 
