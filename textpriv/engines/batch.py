@@ -119,9 +119,8 @@ class BatchRelease:
                 if text is not None:
                     with at_position(row):
                         if not isinstance(text, str):
-                            raise DocumentError(
-                                f"expected a text in {column!r}, found {type(text).__name__}. Leave such rows out first."
-                            )
+                            found = type(text).__name__
+                            raise DocumentError(f"expected a text in {column!r}, found {found}.")
                         keys.append(self._key(record, place))
                     rows.append(row)
                     texts.append(text)
