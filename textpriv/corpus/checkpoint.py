@@ -1,8 +1,4 @@
-"""Checkpoint folder of a run: finished parts with their checksums, from which the run is continued and the output is made.
-
-A part is finished once an entry with its checksum is beside it, and both are on the disk. A run locks its output
-(:func:`only_writer`). A folder without a job file of ours is neither continued nor removed.
-"""
+"""Checkpoint folder of a run: finished parts with their checksums, from which a run is continued and its output is made."""
 
 from __future__ import annotations
 
@@ -78,9 +74,9 @@ class Checkpoint:
     def entries(
         self, *, checked: bool = False, without: Collection[tuple[int, int]] = ()
     ) -> dict[tuple[int, int], Counts]:
-        """Return the counts of finished parts, by file and part, in order; those of ``without`` are left out unread.
+        """Return the counts of finished parts, by file and part, in order, but for those of ``without``.
 
-        With ``checked`` every part is read, and the entry of one whose bytes are not those that it names is removed.
+        With ``checked`` every part is read, and the entry of one with other bytes is removed.
         """
         found = {}
         for path in self.path.glob("*.json"):

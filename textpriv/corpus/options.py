@@ -55,7 +55,7 @@ class ColumnRule:
             if pattern != "*" and not any(fnmatch.fnmatchcase(name, pattern) for name in names):
                 found = ", ".join(sorted(names)[:10])
                 raise ColumnError(
-                    f"no column matches {pattern!r}, which --keep or --drop names. Correct it; found {found}."
+                    f"no column matches {pattern!r} of --keep or --drop; found {found}."
                 )
 
 
@@ -142,5 +142,5 @@ class RunOptions(Columns):
         is_known = ends == sources and self.document_column is not None
         if ends and (self.resume or self.engine != "local" or (self.key and not is_known)):
             raise CorpusError(
-                "A stream passes only once: its run has no run key, is not continued and not shared out. Name files."
+                "A stream passes only once, without key, --resume or engine. Name files."
             )

@@ -77,7 +77,7 @@ def _refuse_late(batch: Batch, name: str, records: int) -> None:
         record = batch.positions[row] + 1 if len(batch) else 1
         raise ColumnError(
             f"{reader.name}, record {record}: the column {name!r} is new here and would be copied unprotected. "
-            "List it in --keep or --drop, or let all columns pass with --keep '*'; then begin again with --force."
+            "List it in --keep or --drop, or let all pass with --keep '*'; then begin again with --force."
         )
 
 

@@ -50,9 +50,7 @@ class Plan:
         try:
             "".encode(options.encoding or "utf-8")
         except LookupError:
-            raise CorpusError(
-                f"Python knows no encoding {options.encoding!r} of text. Name one such as latin-1."
-            ) from None
+            raise CorpusError(f"There is no encoding {options.encoding!r}. Name another.") from None
         first, *more = [source] if isinstance(source, str) else source
         is_folder = bool(more) or stores.is_pattern(first) or stores.is_folder(first)
         if more or stores.is_pattern(first):
@@ -60,13 +58,11 @@ class Plan:
         else:
             files, format = (_folder if is_folder else _file)(first, target, options.format)
         if format == "text" and len(options.read) > 1:
-            raise CorpusError(
-                "A text file has no columns for texts, documents or labels. Use jsonl, csv, tsv or parquet."
-            )
+            raise CorpusError("A text file has no named columns. Use jsonl, csv, tsv or parquet.")
         is_whole = is_folder or format == "parquet" or options.on_error == "quarantine"
         if is_whole and is_stream(target):
             raise CorpusError(
-                "Only one jsonl, csv, tsv or text file goes to a stream, without a quarantine. Name a file."
+                "A stream takes one jsonl, csv, tsv or text file, without quarantine."
             )
         return cls(files, is_folder, format, options, target)
 
@@ -134,7 +130,7 @@ def check_corpus(
     spans = settings and settings.spans
     if spans and options.author_column is None and SpanPolicy.of(spans).needs_person:
         raise CorpusError(
-            "This policy draws once for each person: name the column of authors (--author), or take tickets or chat."
+            "This policy draws once for each person: name the column (--author COLUMN), or take tickets or chat."
         )
     check_headers(plan)
     kept: list[str | Path] = [*read]
@@ -149,8 +145,7 @@ def check_corpus(
     made = [final, beside(final, "manifest.json"), beside(final, "quarantine.jsonl")]
     if (lost := lost_by(made, kept)) is not None:
         raise CorpusError(
-            f"{lost} would be in the output or be written over: run keys, ledgers and what is read must be elsewhere. Name "
-            "another file."
+            f"{lost} would be in the output or be written over: keys, ledgers and inputs must be elsewhere. Name another."
         )
     if not (is_url(target) or final.parent.is_dir()):
         raise CorpusError(f"Cannot write to {final}: its folder does not exist. Make it first.")
@@ -209,8 +204,7 @@ def _file(source: str, target: str, format: str | None) -> tuple[tuple[File, ...
     target_format, compression = corpus_format(target, format)
     if source_format and target_format and source_format != target_format:
         raise CorpusError(
-            f"{source} is {source_format}, and {target} would be {target_format}. Name an output of the same format, or "
-            "set --format for both."
+            f"The output has the format of the input, {source_format}, not {target_format}. Rename {target} or set --format."
         )
     if not (is_stream(source) or is_url(source)):
         os.stat(source)
@@ -224,9 +218,7 @@ def _several(sources: Sequence[str], format: str | None) -> tuple[tuple[File, ..
     for path in chain.from_iterable(map(stores.matching, sources)):
         name = path.rpartition("/")[2]
         if is_stream(path) or stores.is_folder(path) or name in paths:
-            raise CorpusError(
-                f"{path} is a folder, a stream, or the second file named {name}. Name files with different names."
-            )
+            raise CorpusError(f"{path} is no file, or the second file named {name}. Rename it.")
         paths[name] = path
     return _files(paths, " ".join(sources), format)
 
@@ -239,8 +231,7 @@ def _folder(source: str, target: str, format: str | None) -> tuple[tuple[File, .
     for log in _TABLES:
         if stores.is_folder(f"{source}/{log}"):
             raise CorpusError(
-                f"{source} is a table with a log ({log}): its files also contain rows that were deleted or replaced. Read "
-                "and write it by its own reader, as docs/guide/files.md shows."
+                f"{source} is a table with a log ({log}), whose files contain deleted rows too. See docs/guide/files.md."
             )
     found = stores.names_below(source) if is_url(source) else _local_names(source)
     names = [each for each in found if not any(p.startswith((".", "_")) for p in each.split("/"))]
@@ -264,8 +255,6 @@ def _local_names(source: str) -> Iterator[str]:
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         for path in (os.path.join(folder, name) for name in folders):
             if os.path.islink(path):
-                raise CorpusError(
-                    f"{path} is a link to a folder, and links are not followed. Put the folder itself there."
-                )
+                raise CorpusError(f"links are not followed: {path}. Put the folder itself there.")
         paths = (os.path.join(folder, name) for name in files)
         yield from (os.path.relpath(path, source) for path in paths if not is_stream(path))

@@ -1,7 +1,4 @@
-"""Records of a file: batches of texts with the columns beside them, bad records, and the bases of readers and writers.
-
-A message names a file and a record, and never quotes one.
-"""
+"""Records of a file: batches, bad records, which no message quotes, and the bases of readers and writers."""
 
 from __future__ import annotations
 
@@ -183,7 +180,7 @@ class CorpusReader:
         """Refuse a local file that is not the one that the run began with."""
         if self.version is not None and stores.version(self.path) != self.version:
             raise CorpusError(
-                f"{self.name} changed while it was read. Begin again when it is complete: what was made of it is not whole."
+                f"{self.name} changed while it was read. Run again when it is complete."
             )
 
     def header(self) -> list[str]:
@@ -221,7 +218,7 @@ class CorpusReader:
             elif text is not None:
                 found = type(text).__name__
                 raise RecordError(
-                    "wrong_type", f"expected a text in {column!r}, found a value of type {found}."
+                    "wrong_type", f"expected a text in {column!r}, found type {found}."
                 )
         for column in filter(None, (self.options.document_column, self.options.author_column)):
             name = values.get(column)
@@ -339,9 +336,7 @@ class LineReader(CorpusReader):
                     piece = readline(limit)
                 if number == 1:
                     if line.startswith(_UTF16_MARKS):
-                        raise CorpusError(
-                            f"{self.name}: expected UTF-8, found UTF-16. Read it with --encoding utf-16."
-                        )
+                        raise CorpusError(f"{self.name} is UTF-16. Read it with --encoding utf-16.")
                     if not (line := line.removeprefix(_UTF8_MARK)):
                         return
                 yield line

@@ -155,9 +155,7 @@ def _is_continued(folder: Checkpoint, job: Mapping[str, Any], options: RunOption
     if not os.path.lexists(folder.path):
         return False
     if (before := folder.begun[0]) is None:
-        raise CorpusError(
-            f"{folder.path} has no job file of a run. Move it away, or choose another output."
-        )
+        raise CorpusError(f"{folder.path} has no job file of a run. Move it away.")
     if before and not options.overwrite:
         if not options.resume:
             left = f"An earlier run was interrupted and left {folder.path}."

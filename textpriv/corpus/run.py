@@ -1,8 +1,4 @@
-"""Run over a corpus: a file or a folder in, a private one out, in constant memory, whole or absent.
-
-A record goes one way: reader, scan, engine batch, privatizer, part, output. Parts are safe on the disk when they are
-finished, so an interrupted run is continued.
-"""
+"""Run over a corpus: a record passes reader, scan, engine batch, privatizer, part and output, in constant memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Where files are: a path, a stream, or a URL of a store, which fsspec reads by ranges and writes in one upload.
-
-What belongs to an output at a URL and is not published (run key, finished parts, bad records) is kept in a private folder of
-this user (:func:`textpriv.files.local_path`).
-"""
+"""Where files are: a path, a stream, or a URL of a store, which fsspec reads by ranges and writes in one upload."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The one function that makes rows of a table private, which every engine calls.
 
-A document's identity is its name, or its own text and how many equal texts come before it; its random stream follows from
-that. Two columns of texts are two documents. An edit of one unnamed record redraws that record only. Equal texts of one run
-have different numbers, so they are drawn independently. Under a kept run key equal unnamed texts of two runs come out equal.
+A document's random stream follows from its name, or its own text and how many equal texts come before it. Two columns of
+texts are two documents. Equal unnamed texts are drawn independently in one run, and come out equal in two under one key.
 """
 
 from __future__ import annotations
@@ -61,18 +60,7 @@ class Released(NamedTuple):
 
 
 class BatchRelease:
-    """The release of rows; one in each process.
-
-    Examples
-    --------
-    >>> import numpy as np, pyarrow as pa, textpriv
-    >>> rng = np.random.default_rng(0)
-    >>> vocabulary = textpriv.Vocabulary(["good", "bad", "film"], rng.normal(size=(3, 5)))
-    >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary, "euclidean"), epsilon=300.0)
-    >>> release = BatchRelease(textpriv.Privatizer(mechanism, seed=1), Columns("text", "id"))
-    >>> release(pa.RecordBatch.from_pydict({"id": ["a"], "text": ["GOOD film!"]})).to_pylist()
-    [{'id': 'a', 'text': 'good film!'}]
-    """
+    """The release of records; one in each process."""
 
     def __init__(self, privatizer: Privatizer, columns: Columns) -> None:
         self.privatizer = privatizer
@@ -81,10 +69,7 @@ class BatchRelease:
     def __call__(
         self, batch: pa.RecordBatch, numbers: Sequence[Sequence[int]] | None = None
     ) -> pa.RecordBatch:
-        """Return an Arrow batch with private texts and the other columns as they are, without metadata of its schema.
-
-        An error of a row names it.
-        """
+        """Return an Arrow batch with private texts and the other columns as they are, without metadata of its schema."""
         import pyarrow as pa
 
         columns, names = self.columns, batch.schema.names
@@ -134,9 +119,8 @@ class BatchRelease:
                 if text is not None:
                     with at_position(row):
                         if not isinstance(text, str):
-                            raise DocumentError(
-                                f"expected a text in {column!r}, found {type(text).__name__}. Leave such rows out first."
-                            )
+                            found = type(text).__name__
+                            raise DocumentError(f"expected a text in {column!r}, found {found}.")
                         keys.append(self._key(record, place))
                     rows.append(row)
                     texts.append(text)

@@ -56,7 +56,7 @@ class Columns:
             raise CorpusError("Name each column of texts once.")
         if twice := {*self.texts} & {self.document_column, self.author_column, self.labels_column}:
             raise CorpusError(
-                f"{twice.pop()!r} contains the texts: it cannot name documents or authors, nor hold labels."
+                f"{twice.pop()!r} contains texts: it cannot name documents or authors."
             )
         if self.labels_column is not None and len(self.texts) > 1:
             raise CorpusError("Labels are offsets in one text: release several columns one by one.")
@@ -77,8 +77,7 @@ class Columns:
         for name in self.read:
             if (count := list(names).count(name)) != 1:
                 raise CorpusError(
-                    f"{of}expected one column named {name!r}, found {count} among {len(names)} column(s). Name yours: "
-                    "text_column (--text-column) is that of the text."
+                    f"{of}expected one column named {name!r}, found {count} among {len(names)}. Name yours (--text-column)."
                 )
 
     def record(self, values: Mapping[Any, Any]) -> Record:

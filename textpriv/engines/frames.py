@@ -64,8 +64,7 @@ def privatize_frame(
         return release_table(frame, settings, chosen, numbers)
     if library not in ("pandas", "polars") or not hasattr(frame, "to_numpy"):
         raise CorpusError(
-            f"expected a DataFrame or Series of pandas or polars, or a table of pyarrow or DuckDB, found {kind}. Collect a "
-            "LazyFrame first; for others see textpriv.engines."
+            f"expected a DataFrame or Series, or a table of pyarrow or DuckDB, found {kind}. Collect a LazyFrame first."
         )
     if not hasattr(frame, "columns"):
         table = frame.to_frame(_SERIES)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from textpriv.engines.batch import gave_up, refuse_repeated, release_table, results
 from textpriv.engines.columns import Columns
-from textpriv.errors import CorpusError, how_to_install
+from textpriv.errors import CorpusError, needs
 from textpriv.settings import PrivatizerSettings
 
 if TYPE_CHECKING:
@@ -88,29 +88,21 @@ def cluster(address: str | None = None, workers: int = 1) -> Iterator[None]:
     """
     # Nothing is reported to anyone, whatever the machine's settings.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-        import ray.data
-    except ImportError:
-        raise CorpusError(f"Ray needs the package ray: {how_to_install('ray')}.") from None
+    ray, data = needs("ray", "ray"), needs("ray.data", "ray")
     if ray.is_initialized():
         yield
         return
-    options: dict[str, Any] = {"address": address}
+    options: dict[str, Any] = {"address": address or "local"}
     if address is None:
-        options = {
-            "address": "local",
-            "num_cpus": workers + 1,  # one to read and write with
-            "object_store_memory": _STORE_BYTES,
-            "include_dashboard": False,
-            "_node_ip_address": "127.0.0.1",
-        }
+        options["num_cpus"] = workers + 1  # one to read and write with
+        options |= {"object_store_memory": _STORE_BYTES, "include_dashboard": False}
+        options["_node_ip_address"] = "127.0.0.1"
     try:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
         told = f"Ray did not start ({type(error).__name__}). Is there a cluster at the address?"
         raise CorpusError(told) from None
-    ray.data.DataContext.get_current().enable_progress_bars = False
+    data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
         yield

@@ -21,7 +21,7 @@ from textpriv.engines.batch import (
     without_trace,
 )
 from textpriv.engines.columns import Columns
-from textpriv.errors import CorpusError, how_to_install
+from textpriv.errors import CorpusError, needs
 from textpriv.settings import PrivatizerSettings
 
 if TYPE_CHECKING:
@@ -104,29 +104,21 @@ def session(address: str | None = None, workers: int = 1) -> Iterator[SparkSessi
 
     Without the address of a master, Spark runs on this machine, on the loopback interface only.
     """
-    try:
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ImportError:
-        needed = how_to_install("spark")
-        raise CorpusError(f"Spark needs pyspark and a Java runtime: {needed}.") from None
-    if (active := SparkSession.getActiveSession()) is not None:
+    sql = needs("pyspark.sql", "spark")
+    if (active := sql.SparkSession.getActiveSession()) is not None:
         yield active
         return
     # Workers must be a Python that has textpriv.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    options: dict[str, Any] = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-    }
+    options = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    options["spark.log.level"] = "ERROR"
     if address is None or address.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    builder = SparkSession.builder.appName("textpriv").config(map=options)
+    builder = sql.SparkSession.builder.appName("textpriv").config(map=options)
     try:
         spark = builder.master(address or f"local[{workers},{_ATTEMPTS}]").getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
+    except Exception as error:  # of Java, too
         raise CorpusError(
             f"Spark did not start ({type(error).__name__}): it needs a Java runtime, and a master that can be reached."
         ) from None

@@ -100,12 +100,6 @@ def tree_settings(tmp_path_factory, index, settings, key) -> PrivatizerSettings:
 
 
 @pytest.fixture(scope="session")
-def tree_private(table, tree_settings) -> dict[str, str]:
-    """The private text that a tree gives each named document."""
-    return released(table, tree_settings)
-
-
-@pytest.fixture(scope="session")
 def axes_settings(tmp_path_factory, settings) -> PrivatizerSettings:
     """An index with axes."""
     path = tmp_path_factory.mktemp("axes") / "own.idx"
@@ -114,21 +108,16 @@ def axes_settings(tmp_path_factory, settings) -> PrivatizerSettings:
 
 
 @pytest.fixture(scope="session")
-def axes_private(table, axes_settings) -> dict[str, str]:
-    """The private text that it gives each named document."""
-    return released(table, axes_settings)
-
-
-@pytest.fixture(scope="session")
 def contextual_settings(settings) -> PrivatizerSettings:
     """A mechanism that reads the words it has released."""
     return replace(settings, mechanism="textpriv.ContextualTEM.v1")
 
 
-@pytest.fixture(scope="session")
-def contextual_private(table, contextual_settings) -> dict[str, str]:
-    """The private text that it gives each named document."""
-    return released(table, contextual_settings)
+@pytest.fixture(scope="session", params=["tree", "axes", "contextual"])
+def other(request, table) -> tuple[PrivatizerSettings, dict[str, str]]:
+    """Settings of another kind of mechanism, and the private text of each named document under them."""
+    settings = request.getfixturevalue(f"{request.param}_settings")
+    return settings, released(table, settings)
 
 
 @pytest.fixture(scope="session")

@@ -73,34 +73,14 @@ def test_ray_releases_two_columns_as_this_process_does(ray, tmp_path, two_column
     assert {row["id"]: row for row in rows} == private
 
 
-def test_a_tree_gives_the_same_texts_in_a_ray_dataset(ray, table, tree_settings, tree_private):
+def test_every_mechanism_comes_out_of_ray_as_of_this_process(ray, table, other):
     import ray.data
 
     from textpriv.engines.ray import privatize_dataset
 
-    done = privatize_dataset(ray.data.from_arrow(table), tree_settings, document_column="id")
-    assert {row["id"]: row["text"] for row in done.take_all()} == tree_private
-
-
-def test_axes_give_the_same_texts_in_a_ray_dataset(ray, table, axes_settings, axes_private):
-    import ray.data
-
-    from textpriv.engines.ray import privatize_dataset
-
-    done = privatize_dataset(ray.data.from_arrow(table), axes_settings, document_column="id")
-    assert {row["id"]: row["text"] for row in done.take_all()} == axes_private
-
-
-def test_words_drawn_in_context_come_out_of_ray_as_of_this_process(
-    ray, table, contextual_settings, contextual_private
-):
-    import ray.data
-
-    from textpriv.engines.ray import privatize_dataset
-
-    given = ray.data.from_arrow(table)
-    done = privatize_dataset(given, contextual_settings, document_column="id")
-    assert {row["id"]: row["text"] for row in done.take_all()} == contextual_private
+    settings, private = other
+    done = privatize_dataset(ray.data.from_arrow(table), settings, document_column="id")
+    assert {row["id"]: row["text"] for row in done.take_all()} == private
 
 
 def test_typed_spans_come_out_of_ray_as_of_this_process(ray, typed):

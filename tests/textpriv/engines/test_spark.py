@@ -155,35 +155,14 @@ def test_spark_releases_two_columns_as_this_process_does(
     assert {row["id"]: row for row in rows} == private
 
 
-def test_a_tree_gives_the_same_texts_in_a_spark_dataframe(
-    spark, table, tree_settings, tree_private
-):
+def test_every_mechanism_comes_out_of_spark_as_of_this_process(spark, table, other):
     from textpriv.engines.spark import privatize_dataframe
 
+    settings, private = other
     columns = table.select(["id", "text"]).to_pydict().values()
     frame = spark.createDataFrame(list(zip(*columns, strict=True)), "id string, text string")
-    done = privatize_dataframe(frame.repartition(2), tree_settings, document_column="id")
-    assert {row.id: row.text for row in done.collect()} == tree_private
-
-
-def test_axes_give_the_same_texts_in_a_spark_dataframe(spark, table, axes_settings, axes_private):
-    from textpriv.engines.spark import privatize_dataframe
-
-    columns = table.select(["id", "text"]).to_pydict().values()
-    frame = spark.createDataFrame(list(zip(*columns, strict=True)), "id string, text string")
-    done = privatize_dataframe(frame.repartition(2), axes_settings, document_column="id")
-    assert {row.id: row.text for row in done.collect()} == axes_private
-
-
-def test_words_drawn_in_context_come_out_of_spark_as_of_this_process(
-    spark, table, contextual_settings, contextual_private
-):
-    from textpriv.engines.spark import privatize_dataframe
-
-    columns = table.select(["id", "text"]).to_pydict().values()
-    frame = spark.createDataFrame(list(zip(*columns, strict=True)), "id string, text string")
-    done = privatize_dataframe(frame.repartition(2), contextual_settings, document_column="id")
-    assert {row.id: row.text for row in done.collect()} == contextual_private
+    done = privatize_dataframe(frame.repartition(2), settings, document_column="id")
+    assert {row.id: row.text for row in done.collect()} == private
 
 
 def test_typed_spans_come_out_of_spark_as_of_this_process(spark, typed):

@@ -1,7 +1,4 @@
-"""Formats: how a path names one, and the reader and the writer of each.
-
-All but Parquet may end in ``.gz``, ``.bz2`` or ``.zst``. The path ``-`` is standard input or output.
-"""
+"""Formats: how a path names one, and the reader and the writer of each."""
 
 from __future__ import annotations
 

@@ -70,8 +70,7 @@ class _TextReader(LineReader):
             kind = kind or (name if not {*cells}.isdisjoint(self.texts) else None)
         if kind is not None:
             raise CorpusError(
-                f"{self.name} begins like {kind}, and would be read as plain text, with all its columns. Say what it is: "
-                f"--format {kind}, or --format text."
+                f"{self.name} begins like {kind}, and has no named format. Add --format {kind}, or --format text."
             )
 
     def parse(self, unit: bytes) -> tuple[Mapping[str, Any], Any]:
@@ -107,10 +106,7 @@ class _JsonReader(_TextReader):
         self.columns = self.columns or list(record)
         for column in self.texts:
             if column not in record:
-                raise RecordError(
-                    "missing_text",
-                    f"expected a text in {column!r}. Name its column with --text-column.",
-                )
+                raise RecordError("missing_text", f"expected a text in {column!r} (--text-column).")
         if self.options.labels_column not in (None, *record):
             raise RecordError("labels")
         return {name: record[name][1] for name in self.options.read if name in record}, record
