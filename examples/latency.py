@@ -23,9 +23,9 @@ def main(folder: str = "", calls: str = "2000") -> None:
     privatizer = textpriv.Privatizer(textpriv.TEM(index, epsilon))
     privatizer.warm()
     words = [*index.vocabulary.words, "unknown"]
-    drawn = general_english(words[:-1]).sample(60, np.random.default_rng(0), int(calls))
+    drawn = general_english(words[:-1]).sample(60 * int(calls), np.random.default_rng(0))
     wall, processor = [], []
-    for text in (" ".join(words[word] for word in row) for row in drawn.tolist()):
+    for text in (" ".join(words[word] for word in row) for row in drawn.reshape(-1, 60)):
         begun = time.perf_counter(), time.thread_time()
         privatizer.privatize(text)
         wall.append(time.perf_counter() - begun[0])
