@@ -29,7 +29,7 @@ from sklearn.neural_network import MLPClassifier
 
 import textpriv
 from textpriv.evaluation.comparison import Documents
-from textpriv.mechanisms import find_mechanism
+from textpriv.mechanisms import make_mechanism
 from textpriv.mechanisms.base import Mechanism
 
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
@@ -157,7 +157,7 @@ def main(
         rows[f"TEM as published, epsilon {epsilon:g}"] = published
         rows[f"TEM, Zipf prior, epsilon {epsilon:g}"] = textpriv.TEM(index, epsilon)
         for name in mechanism or ():
-            rows[f"{name}, epsilon {epsilon:g}"] = find_mechanism(name)(epsilon=epsilon)(index)
+            rows[f"{name}, epsilon {epsilon:g}"] = make_mechanism(index, name, epsilon=epsilon)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in rows}
     for seed in range(trials):
         trial = Trial(train, test, table, seed)

@@ -39,7 +39,7 @@ from textpriv.evaluation.comparison import interval
 from textpriv.evaluation.learning import ChannelClassifier
 from textpriv.guarantees.epsilon import keep_share
 from textpriv.language.general_english import general_english
-from textpriv.mechanisms import default_name, find_mechanism
+from textpriv.mechanisms import make_mechanism
 from textpriv.mechanisms.base import Mechanism
 
 COSTS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # C
@@ -163,14 +163,14 @@ def mechanisms_of(
     for name, (space, short, settings) in rows.items():
 
         def at(epsilon: float, space: Any = space, short: str = short, own: Any = settings) -> Any:
-            return find_mechanism(short)(epsilon=epsilon, **own)(space)
+            return make_mechanism(space, short, epsilon=epsilon, **own)
 
         if attacker:
             epsilon = largest_epsilon(at, recovery, attacker.success, precise=0.01).epsilon
         else:
             epsilon = textpriv.epsilon_for(space, recovery=recovery, mechanism=short, **settings)
         made[name] = at(epsilon)
-    default = repr(find_mechanism(default_name(index))(epsilon=made["TEM"].epsilon)(index))
+    default = repr(make_mechanism(index, epsilon=made["TEM"].epsilon))
     return {name + DEFAULT * (repr(row) == default): row for name, row in made.items()}
 
 

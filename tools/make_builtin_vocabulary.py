@@ -37,7 +37,7 @@ from textpriv.evaluation.best_attacker import NORMAL_95
 from textpriv.files import CACHE_VARIABLE
 from textpriv.guarantees.epsilon import choose, choose_epsilon
 from textpriv.index.builtin import ENGLISH, LIST_LENGTH
-from textpriv.mechanisms import default_name, find_mechanism
+from textpriv.mechanisms import make_mechanism
 from textpriv.statement import odds_in_words
 from textpriv.vocabulary.builtin import DATA, FILES, read_manifest
 
@@ -163,9 +163,7 @@ def _figures(recovery: float, mechanism: str) -> dict[str, str]:
     """Return the cells of a recovery, by the name of their column."""
     index, settings = Index.builtin("en"), MECHANISMS[mechanism]
     found = choose_epsilon(index, recovery=recovery, **settings)
-    name = settings.get("mechanism", default_name(index))
-    more = {key: value for key, value in settings.items() if key != "mechanism"}
-    made = find_mechanism(name)(epsilon=found.epsilon, **more)(index)
+    made = make_mechanism(index, epsilon=found.epsilon, **settings)
     share, error = found.rates[1] or (math.nan, math.nan)
     return {
         "epsilon": f"{found.epsilon:g}",

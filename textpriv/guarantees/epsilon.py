@@ -287,9 +287,8 @@ class MechanismRanking:
     """Candidates at the same recovery: the default first, the others by how near they keep words."""
 
     candidates: tuple[Candidate, ...]
-    left_out: tuple[
-        str, ...
-    ] = ()  # mechanisms that cannot be set to this recovery, with the reason
+    # Mechanisms that cannot be set to this recovery, with the reason
+    left_out: tuple[str, ...] = ()
 
     @property
     def best(self) -> Candidate:

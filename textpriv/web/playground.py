@@ -18,7 +18,7 @@ from textpriv.errors import TextprivError, WrongIndexError
 from textpriv.evaluation.distribution import OutputDistribution
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
-from textpriv.mechanisms import default_name, find_mechanism, mechanism_names
+from textpriv.mechanisms import default_name, make_mechanism, mechanism_names
 from textpriv.privatizer import Privatizer
 from textpriv.statement import odds_in_words
 from textpriv.vocabulary.builtin import LISTS, words_in
@@ -40,17 +40,17 @@ class Settings(NamedTuple):
     """With what a text is drawn."""
 
     epsilon: float
-    mechanism: str = "tem"
+    mechanism: str | None = None  # that of the index
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Settings:
         """Check the fields of a request; a wrong one is refused with 422."""
-        epsilon, mechanism = given.get("epsilon"), given.get("mechanism", "tem")
+        epsilon, mechanism = given.get("epsilon"), given.get("mechanism")
         if not isinstance(epsilon, int | float) or not 0 < epsilon <= _LARGEST_EPSILON:
             raise HTTPException(
                 422, f"epsilon is a number above 0 and at most {_LARGEST_EPSILON:g}."
             )
-        if mechanism not in [*mechanism_names()]:
+        if mechanism not in (None, *mechanism_names()):
             raise HTTPException(422, f"mechanism is one of: {', '.join(mechanism_names())}.")
         return cls(float(epsilon), mechanism)
 
@@ -86,9 +86,9 @@ class Playground:
         return sorted(names, key=lambda name: name != default_name(self.index))
 
     def _prepare(self, settings: Settings) -> Privatizer:
-        make = find_mechanism(settings.mechanism)
         try:
-            return Privatizer(make(epsilon=settings.epsilon)(self.index))
+            own = make_mechanism(self.index, settings.mechanism, epsilon=settings.epsilon)
+            return Privatizer(own)
         except TextprivError as error:
             raise HTTPException(422, str(error)) from None
 
@@ -112,7 +112,7 @@ class Playground:
             "not_protected": list(statement.not_protected),
             "assumptions": [*statement.assumptions, *statement.notes],
             "proved": statement.proved,
-            "mechanism": f"{settings.mechanism} at epsilon {settings.epsilon:g}",
+            "mechanism": f"{settings.mechanism or self.mechanisms[0]} at epsilon {settings.epsilon:g}",
         }
 
     def _guess(self, settings: Settings) -> Future[NDArray[np.int64]]:
@@ -181,7 +181,7 @@ class Playground:
 
 def _draws_from(index: Index, name: str) -> bool:
     try:
-        find_mechanism(name)(epsilon=1.0)(index)
+        make_mechanism(index, name, epsilon=1.0)
     except WrongIndexError:
         return False
     except Exception:  # what else it needs, a larger index may have
