@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from dp_accounting import get_epsilon_gaussian
 from dp_accounting.rdp import RdpAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from numpy.typing import NDArray
 
 from pairwise.accounting.events import PureDpEvent, dp_event, leaves_of
-from pairwise.accounting.gaussian import gaussian_epsilon, renyi_order
+from pairwise.accounting.gaussian import renyi_order
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
 from textpriv.statement import epsilon_of_zcdp, renyi_surcharge
 
@@ -40,6 +41,15 @@ def epsilon_of(event: dp_event.DpEvent, delta: float) -> float:
         return min(pure, epsilon_of_zcdp(zcdp_cost(event), delta))
     surcharges = [renyi_surcharge(order, delta) for order in ORDERS]
     return min(pure, max(0.0, float(np.min(_divergences(event, ORDERS) + surcharges))))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the smallest ε >= 0 at which a Gaussian of μ = Δ/σ is (ε, delta)-DP (Balle and Wang 2018), rounded up."""
+    if mu == 0 or mu > 1e100:  # above, the search does not converge
+        return 0.0 if mu == 0 else math.inf
+    # The search errs by at most 1e-12.
+    epsilon = get_epsilon_gaussian(1.0 / mu, delta)
+    return float((epsilon + 1e-12) * (1 + 1e-12)) if epsilon else 0.0
 
 
 def filtered_epsilon(event: dp_event.DpEvent, epsilon: float, delta: float) -> float:

@@ -96,10 +96,13 @@ def compose(events: Iterable[dp_event.DpEvent]) -> dp_event.DpEvent:
 def leaves_of(event: dp_event.DpEvent) -> list[tuple[dp_event.DpEvent, int]]:
     """Return the different releases inside a composition, each with how often it runs."""
     _check(event)
-    totals: Counter[dp_event.DpEvent] = Counter()
+    totals: Counter[str] = Counter()
+    events: dict[str, dp_event.DpEvent] = {}
     for leaf, count in _walk(event):
-        totals[leaf] += count
-    return list(totals.items())
+        key = text_of_event(leaf)  # an event with a list in it cannot be a key
+        totals[key] += count
+        events[key] = leaf
+    return [(events[key], count) for key, count in totals.items()]
 
 
 def _walk(event: dp_event.DpEvent, count: int = 1) -> Iterator[tuple[dp_event.DpEvent, int]]:

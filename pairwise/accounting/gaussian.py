@@ -1,23 +1,12 @@
-"""Costs of Gaussian noise: exact ones by dp-accounting, zero-concentrated ones rounded to the safe side."""
+"""Zero-concentrated costs of Gaussian noise, rounded to the safe side."""
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
 
-from dp_accounting import get_epsilon_gaussian
-
 from pairwise.accounting.parameters import check_privacy_parameters
 from textpriv.statement import epsilon_of_zcdp, zcdp_order
-
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the smallest ε >= 0 at which a Gaussian of μ = Δ/σ is (ε, delta)-DP (Balle and Wang 2018), rounded up."""
-    if mu == 0:
-        return 0.0
-    # The search errs by at most 1e-12.
-    epsilon = get_epsilon_gaussian(1.0 / mu, delta)
-    return float((epsilon + 1e-12) * (1 + 1e-12)) if epsilon else 0.0
 
 
 def renyi_order(epsilon: float, delta: float) -> float:

@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from pairwise.accounting.accountant import epsilon_of, filtered_epsilon, zcdp_cost
+from pairwise.accounting.accountant import (
+    epsilon_of,
+    filtered_epsilon,
+    gaussian_epsilon,
+    zcdp_cost,
+)
 from pairwise.accounting.events import (
     compose,
     event_of_text,
@@ -18,11 +23,7 @@ from pairwise.accounting.events import (
     pure_event,
     text_of_event,
 )
-from pairwise.accounting.gaussian import (
-    gaussian_epsilon,
-    release_mu,
-    zcdp_rho,
-)
+from pairwise.accounting.gaussian import release_mu, zcdp_rho
 from pairwise.accounting.parameters import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
 from textpriv.statement import epsilon_of_zcdp
@@ -159,3 +160,9 @@ def test_filter_charges_a_selection_by_the_costs_of_its_trials():
     cost = filtered_epsilon(selected, 3.0, 1e-5)
     assert filtered_epsilon(dp_event.ZCDpEvent(0.01), 3.0, 1e-5) < cost < 3.0
     assert epsilon_of(selected, 1e-5) <= cost
+
+
+def test_a_selection_among_compositions_has_an_epsilon():
+    trial = dp_event.ComposedDpEvent([dp_event.GaussianDpEvent(4.0), dp_event.GaussianDpEvent(8.0)])
+    selection = dp_event.RepeatAndSelectDpEvent(trial, 5.0, 0.5)
+    assert 0 < epsilon_of(selection, 1e-6) < 10

@@ -13,8 +13,8 @@ from scipy.stats import beta, norm
 from small_synthesis import WORDS, Drawn, Till, public, transcript
 
 from pairwise import PrivacyBudget
-from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.gaussian import gaussian_epsilon, release_mu
+from pairwise.accounting.accountant import epsilon_of, gaussian_epsilon
+from pairwise.accounting.gaussian import release_mu
 from pairwise.errors import BudgetExceededError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan
