@@ -45,8 +45,8 @@ def epsilon_of(event: dp_event.DpEvent, delta: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest ε >= 0 at which a Gaussian of μ = Δ/σ is (ε, delta)-DP (Balle and Wang 2018), rounded up."""
-    if mu == 0 or mu > 1e100:  # above, the search does not converge
-        return 0.0 if mu == 0 else math.inf
+    if not 1e-9 < mu < 1e100:  # the search is not exact there, or does not converge
+        return epsilon_of_zcdp(mu * mu / 2, delta)
     # The search errs by at most 1e-12.
     epsilon = get_epsilon_gaussian(1.0 / mu, delta)
     return float((epsilon + 1e-12) * (1 + 1e-12)) if epsilon else 0.0

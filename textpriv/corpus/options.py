@@ -126,6 +126,8 @@ class RunOptions(Columns):
     def check_run(self, privatizer: Privatizer, sources: Sequence[str], target: str) -> None:
         """Refuse options that this privatizer, or these ends, cannot have."""
         has_ledger = privatizer.ledger is not None
+        if self.engine not in ("local", "spark", "ray"):
+            raise CorpusError(f"engine must be local, spark or ray; found {self.engine!r}.")
         if self.rotates and self.document_column is None:
             # Equal texts would be numbered from the first again, and come out equal.
             raise CorpusError("An input that rotates needs named documents: give document_column.")

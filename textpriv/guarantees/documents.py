@@ -62,7 +62,7 @@ class DocumentPair:
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon at which the delta of these two documents is at most the one given, to the grid."""
-        left = delta * math.exp(-self._slack) - self.words * _CONVOLVED
+        left = delta * (1 - 1e-10) * math.exp(-self._slack) - self.words * _CONVOLVED
         if left <= 0 or not self.words:
             return self.total
         found = float(self._upper.get_epsilon_for_delta(left))

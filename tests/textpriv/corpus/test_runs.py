@@ -552,3 +552,10 @@ def test_all_documents_of_a_batch_over_a_limit_are_named(index, tmp_path):
     )
     with pytest.raises(LimitError, match=r"record 1: .* of 2, 3, 4, too"):
         privatize_corpus(source, tmp_path / "b.jsonl", settings.build(), document_column="id")
+
+
+def test_an_engine_of_another_name_is_refused(tmp_path):
+    (tmp_path / "in.txt").write_text("a text\n")
+    with pytest.raises(CorpusError, match="engine must be local, spark or ray"):
+        privatize_corpus(tmp_path / "in.txt", tmp_path / "out.txt", Echo(), engine="Spark")
+    assert not (tmp_path / "out.txt.partial").exists()
