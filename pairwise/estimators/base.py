@@ -310,7 +310,7 @@ class PrivateEstimator(BaseEstimator):
             notes.append(_EXACT if exact else _EXACT_LARGE)
         # A seed is for experiments: whoever knows or guesses it takes the noise off again, so nothing is proved.
         seeded = private and randomness.note is not None
-        if seeded and randomness.note:
+        if private and randomness.note is not None:
             notes.append(randomness.note)
         assumptions = [*plan.assumptions, clipped_to([float(self.data_norm)]), NOT_SCALED]
         assumptions.append(_ONLY_FIT if self.budget is None else _BUDGETED)
