@@ -126,7 +126,24 @@ def offline_giga(sums: AUCPairs, steps: Schedule, radius: float) -> Array:
     return np.asarray(total / steps.active)
 
 
-def plan_off_pair(options: OffPair, public: PublicTask) -> FitPlan:
+@dataclass(frozen=True, kw_only=True)
+class OffPairPlan(FitPlan):
+    """Steps on all records, with noise on their average alone."""
+
+    steps: Schedule
+    radius: float
+    data_norm: float
+    noise: GaussianPlan
+
+    def run(self, records: ClippedRecords, randomness: Randomness) -> Ranking:
+        """Return the noisy average of the iterates as a ranking."""
+        pairs = AUCPairs(records.rows, records.positive)
+        average = offline_giga(pairs, self.steps, self.radius)
+        w = project_to_ball(self.noise.release(average, randomness), self.radius)
+        return Ranking(w, around_origin(pairs.dimension, self.data_norm))
+
+
+def plan_off_pair(options: OffPair, public: PublicTask) -> OffPairPlan:
     """Return the plan of the average with noise on it alone."""
     mu, radius = public.left(), radius_in_records(options.radius, public)
     bounds = PairBounds(public.n, public.d, data_norm=public.data_norm)
@@ -134,17 +151,14 @@ def plan_off_pair(options: OffPair, public: PublicTask) -> FitPlan:
     diameter = 2.0 * radius
     bound = certified_sensitivity(steps, bounds.change, bounds.smoothness, diameter).average
     noise = plan_gaussian(bound, mu, public.d)
-
-    def learn(records: ClippedRecords, randomness: Randomness) -> Ranking:
-        average = offline_giga(AUCPairs(records.rows, records.positive), steps, radius)
-        w = project_to_ball(noise.release(average, randomness), radius)
-        return Ranking(w, around_origin(public.d, public.data_norm))
-
-    return FitPlan(
+    return OffPairPlan(
+        steps=steps,
+        radius=radius,
+        data_norm=public.data_norm,
+        noise=noise,
         event=noise.event(),
         sensitivity=bound,
         terms=public.n,
-        run=learn,
         mechanism=f"pairwise GIGA with output perturbation ({options.name}, alpha = {steps.alpha:.3g})",
         proof="certified recursion, head of pairwise.algorithms.giga",
     )
@@ -195,7 +209,8 @@ def plan_online(steps: Schedule, bounds: PairBounds, radius: float, mu: float) -
         radius=radius,
         event=event,
         sensitivity=float(moved.per_step.max()),
-        description=(
+        terms=bounds.n,
+        mechanism=(
             f"onpairstrc, every iterate released, alpha = {steps.alpha:.3g}, first step {steps.first}, "
             f"horizon {steps.n}"
         ),

@@ -57,6 +57,28 @@ class RecordGradients:
         return np.asarray(residuals @ self.X / len(self.X))
 
 
+class PairGradients:
+    """Gradients of pairs of records of norm at most 1 in w, shape (d,)."""
+
+    def __init__(
+        self, z: Array, positive: NDArray[np.bool_], loss: str, randomness: Randomness
+    ) -> None:
+        self._pairs, self._randomness = AUCPairs(z, positive, loss), randomness
+
+    def mean(self, w: Array) -> Array:
+        """Return the mean over all pairs, or over a matching that is drawn for this step."""
+        pairs, n = self._pairs, self._pairs.n
+        if by_matching(pairs.loss, n):
+            return pairs.over(w, random_matching(n, self._randomness)) / (n // 2)
+        # The public number of all pairs, not n₊n₋: class counts are private.
+        return pairs.all_pairs(w) / (n * (n - 1) / 2)
+
+
+def by_matching(loss: str, n: int) -> bool:
+    """Whether a step takes a random matching of the records, and not all pairs."""
+    return loss == "logistic" and n > _MATCHING_FROM
+
+
 @dataclass(frozen=True)
 class DescentPlan:
     """Everything that the loop needs besides the data; made of public numbers alone."""
@@ -90,6 +112,27 @@ def plan_descent(
     return DescentPlan(int(steps), rate, radius, noise)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RankingDescent(FitPlan):
+    """The release of coordinates, and a descent in them."""
+
+    coordinates: CoordinatePlan
+    descent: DescentPlan
+    loss: str | None  # of pairs; None for a descent on single records
+
+    def run(self, records: ClippedRecords, randomness: Randomness) -> Ranking:
+        """Return the ranking that the descent ends at."""
+        found = self.coordinates.release(records, randomness)
+        z = found.of(records.rows)
+        if self.loss is None:
+            mean_gradient = RecordGradients(z, records.positive).mean
+        else:
+            mean_gradient = PairGradients(z, records.positive, self.loss, randomness).mean
+        w = noisy_descent(mean_gradient, self.descent, randomness)
+        # The intercept of single records is no part of a ranking.
+        return Ranking(found.pull_back(w[: z.shape[1]]), found)
+
+
 def plan_pointwise(options: Pointwise, public: PublicTask) -> FitPlan:
     """Return the plan of a descent on single records."""
     n, d = public.n, public.d
@@ -107,11 +150,7 @@ def plan_pointwise(options: Pointwise, public: PublicTask) -> FitPlan:
         steps=options.steps,
         most_steps=400,
     )
-
-    def gradients(z: Array, positive: NDArray[np.bool_], _: Randomness) -> MeanGradient:
-        return RecordGradients(z, positive).mean
-
-    return _fit_plan("pointwise", "records", public, coordinates, descent, gradients)
+    return _ranking_descent("pointwise", "records", coordinates, descent, n, None)
 
 
 def plan_gradient(options: Gradient, public: PublicTask) -> FitPlan:
@@ -120,27 +159,17 @@ def plan_gradient(options: Gradient, public: PublicTask) -> FitPlan:
     coordinates = plan_coordinates(public, options.centre_share)
     left = coordinates.left
     change = PairBounds(n, d, options.loss).change
-    by_matching = options.loss == "logistic" and n > _MATCHING_FROM
+    matched = by_matching(options.loss, n)
     descent = plan_descent(
         longest=change,
-        sensitivity=change / (n // 2) if by_matching else 2.0 * change / n,
+        sensitivity=change / (n // 2) if matched else 2.0 * change / n,
         dimension=d,
         mu=left,
         radius=_radius(options, public, default_radius(left, n, d)),
         steps=options.steps,
     )
-
-    def gradients(z: Array, positive: NDArray[np.bool_], randomness: Randomness) -> MeanGradient:
-        pairs = AUCPairs(z, positive, options.loss)
-        if by_matching:
-            return lambda w: pairs.over(w, random_matching(n, randomness)) / (n // 2)
-        # The public number of all pairs, not n₊n₋: class counts are private.
-        return lambda w: pairs.all_pairs(w) / (n * (n - 1) / 2)
-
-    batching = "matching" if by_matching else "all pairs"
-    return _fit_plan(
-        f"pairwise ({options.loss})", batching, public, coordinates, descent, gradients
-    )
+    what, batching = f"pairwise ({options.loss})", "matching" if matched else "all pairs"
+    return _ranking_descent(what, batching, coordinates, descent, n, options.loss)
 
 
 def _radius(options: Pointwise | Gradient, public: PublicTask, default: float) -> float:
@@ -148,28 +177,21 @@ def _radius(options: Pointwise | Gradient, public: PublicTask, default: float) -
     return default if options.radius is None else options.radius * public.data_norm
 
 
-def _fit_plan(
+def _ranking_descent(
     what: str,
     batching: str,
-    public: PublicTask,
     coordinates: CoordinatePlan,
     descent: DescentPlan,
-    gradients: Callable[[Array, NDArray[np.bool_], Randomness], MeanGradient],
-) -> FitPlan:
-    """Return the plan of releasing the coordinates and then descending in them."""
-
-    def learn(records: ClippedRecords, randomness: Randomness) -> Ranking:
-        found = coordinates.release(records, randomness)
-        mean = gradients(found.of(records.rows), records.positive, randomness)
-        w = noisy_descent(mean, descent, randomness)
-        # The intercept, where there is one, is no part of a ranking.
-        return Ranking(found.pull_back(w[: public.d]), found)
-
-    return FitPlan(
+    n: int,
+    loss: str | None,
+) -> RankingDescent:
+    return RankingDescent(
+        coordinates=coordinates,
+        descent=descent,
+        loss=loss,
         event=compose([*coordinates.events(), descent.noise.event(descent.steps)]),
         sensitivity=descent.noise.sensitivity,
-        terms=public.n,
-        run=learn,
+        terms=n,
         mechanism=(
             f"noisy {what} gradient descent ({batching}, {descent.steps} steps{coordinates.description})"
         ),

@@ -52,7 +52,8 @@ class Pointwise(Algorithm):
         Share of μ² with which the second moment around the centre is released, by which features are then scaled and made
         uncorrelated. Default from public numbers (``auto.default_scale_share``); 0 leaves features as they are.
     radius : float, optional
-        Of the ball that the parameter is kept in, in the units of the records; default from public numbers.
+        Of the ball that the parameter is kept in, in the units of the records where ``centre_share`` is 0. Otherwise
+        ``data_norm`` is taken for the scale, which is not known yet. Default from public numbers.
     steps : int, optional
         Default from public numbers.
     """

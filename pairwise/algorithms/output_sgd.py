@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ from pairwise.algorithms.coordinates import Ranking, around_origin
 from pairwise.algorithms.options import SGDOutput
 from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
 from pairwise.errors import InvalidParameterError
-from pairwise.noise.release import plan_gaussian
+from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
 from pairwise.pairs.losses import AUCPairs, PairBounds, hinge_counts, slope
 
@@ -35,7 +36,26 @@ Indices = NDArray[np.int64]
 _LARGEST_COMPARED = 20_000
 
 
-def plan_sgd_output(options: SGDOutput, public: PublicTask) -> FitPlan:
+@dataclass(frozen=True, kw_only=True)
+class SGDOutputPlan(FitPlan):
+    """Steps on public blocks, with noise on their average alone."""
+
+    loss: str
+    blocks: list[Indices]
+    rate: float
+    radius: float
+    data_norm: float
+    noise: GaussianPlan
+
+    def run(self, records: ClippedRecords, randomness: Randomness) -> Ranking:
+        """Return the noisy average of all steps as a ranking."""
+        pairs = AUCPairs(records.rows, records.positive, self.loss)
+        average = blocked_sgd(pairs, self.blocks, self.rate, self.radius)
+        w = project_to_ball(self.noise.release(average, randomness), self.radius)
+        return Ranking(w, around_origin(pairs.dimension, self.data_norm))
+
+
+def plan_sgd_output(options: SGDOutput, public: PublicTask) -> SGDOutputPlan:
     """Return the plan of the average of all steps, with noise on it alone."""
     n, d, mu = public.n, public.d, public.left()
     bounds = PairBounds(n, d, options.loss, public.data_norm)
@@ -58,18 +78,16 @@ def plan_sgd_output(options: SGDOutput, public: PublicTask) -> FitPlan:
         rate = min(rate, 2.0 / bounds.smoothness)  # a longer step would expand
     moved = average_sensitivity(involvement(blocks, n), T, rate, bounds.change, smooth=smooth)
     noise = plan_gaussian(min(moved, 2.0 * radius), mu, d)
-
-    def learn(records: ClippedRecords, randomness: Randomness) -> Ranking:
-        pairs = AUCPairs(records.rows, records.positive, options.loss)
-        average = blocked_sgd(pairs, blocks, rate, radius)
-        w = project_to_ball(noise.release(average, randomness), radius)
-        return Ranking(w, around_origin(d, public.data_norm))
-
-    return FitPlan(
+    return SGDOutputPlan(
+        loss=options.loss,
+        blocks=blocks,
+        rate=rate,
+        radius=radius,
+        data_norm=public.data_norm,
+        noise=noise,
         event=noise.event(),
         sensitivity=noise.sensitivity,
         terms=n,
-        run=learn,
         mechanism=(
             f"blocked pairwise SGD with output perturbation ({options.loss}, {passes} shuffled passes, {T} steps)"
         ),

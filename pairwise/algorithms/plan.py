@@ -1,8 +1,9 @@
-"""What a plan reads and decides: public numbers in, a ``FitPlan`` out. Records are seen by its ``run`` alone."""
+"""What a plan reads and decides: public numbers in, a ``FitPlan`` out. Records are seen by its method ``run`` alone."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from pairwise.pairs.clipping import clip_records, is_long
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+
+    from pairwise.noise.randomness import Randomness
 
 Array = NDArray[np.float64]
 
@@ -57,13 +60,12 @@ class ClippedRecords:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitPlan:
-    """A private fit, decided by public numbers. Charge and statement read what is below ``run``."""
+class FitPlan(ABC):
+    """A private fit, decided by public numbers. Charge and statement read these fields; subclasses hold the noise."""
 
     event: DpEvent  # all that the fit will release
     sensitivity: float  # of what noise is added to, under the adjacency
     terms: int  # the largest number of terms of a sum over the data
-    run: Callable[..., Any]  # takes the private data and a Randomness, and returns what it released
     mechanism: str
     proof: str
     adjacency: Adjacency = Adjacency.REPLACE_ONE
@@ -71,3 +73,7 @@ class FitPlan:
     assumptions: tuple[str, ...] = ()
     not_protected: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @abstractmethod
+    def run(self, records: Any, randomness: Randomness) -> Any:
+        """Return what the fit releases of private records, which are clipped already."""

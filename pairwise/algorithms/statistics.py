@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.accounting.events import compose
-from pairwise.algorithms.coordinates import Ranking, plan_coordinates
+from pairwise.algorithms.coordinates import CoordinatePlan, Ranking, plan_coordinates
 from pairwise.algorithms.moments import Moments, plan_moments, release_moments
 from pairwise.algorithms.options import Statistics
 from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
+from pairwise.noise.release import GaussianPlan
 
 if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
@@ -20,22 +22,31 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-def plan_statistics(options: Statistics, public: PublicTask) -> FitPlan:
+@dataclass(frozen=True, kw_only=True)
+class StatisticsPlan(FitPlan):
+    """The release of coordinates, and of class moments in them."""
+
+    coordinates: CoordinatePlan
+    moments: GaussianPlan
+
+    def run(self, records: ClippedRecords, randomness: Randomness) -> Ranking:
+        """Return the ranking that the moments give."""
+        found = self.coordinates.release(records, randomness)
+        codes = records.positive.astype(np.int64)
+        moments = release_moments(found.of(records.rows), codes, 2, self.moments, randomness)
+        return Ranking(found.pull_back(auc_direction(moments)), found)
+
+
+def plan_statistics(options: Statistics, public: PublicTask) -> StatisticsPlan:
     """Return the plan of releasing coordinates, and class moments in them."""
     coordinates = plan_coordinates(public, options.centre_share)
     moments = plan_moments(coordinates.left, public.d, 2)
-
-    def learn(records: ClippedRecords, randomness: Randomness) -> Ranking:
-        found = coordinates.release(records, randomness)
-        codes = records.positive.astype(np.int64)
-        released = release_moments(found.of(records.rows), codes, 2, moments, randomness)
-        return Ranking(found.pull_back(auc_direction(released)), found)
-
-    return FitPlan(
+    return StatisticsPlan(
+        coordinates=coordinates,
+        moments=moments,
         event=compose([*coordinates.events(), moments.event()]),
         sensitivity=moments.sensitivity,
         terms=public.n,
-        run=learn,
         mechanism=(
             "Gaussian release of class sums, counts and second moment"
             f"{coordinates.description}; square-loss AUC from it"

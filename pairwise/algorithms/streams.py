@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,8 +36,6 @@ from pairwise.pairs.clipping import project_to_ball
 from pairwise.pairs.losses import AUCPairs, PairBounds
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
-
     from pairwise.noise.randomness import Randomness
 
 Array = NDArray[np.float64]
@@ -67,36 +65,43 @@ def mean_with_earlier(sums: AUCPairs, w: Array, t: int) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamPlan(ABC):
-    """Noise of a stream, fixed before its first record."""
+class StreamPlan(FitPlan):
+    """Noise of a stream, fixed before its first record. Its event is of the whole horizon."""
 
     bounds: PairBounds  # of a table of n records, the horizon
     radius: float
-    event: DpEvent  # of the whole horizon
-    sensitivity: float
-    description: str
-    proof: str
 
     @abstractmethod
     def open(self, randomness: Randomness) -> PairStream:
         """Return the stream, before its first record."""
 
-    def opening(self) -> FitPlan:
-        """Return the plan whose run opens the stream."""
-        return FitPlan(
+    def opening(self) -> StreamOpening:
+        """Return the plan of the same releases for records that come later."""
+        return StreamOpening(
+            stream=self,
             event=self.event,
             sensitivity=self.sensitivity,
-            terms=self.bounds.n,
-            run=self.open,
-            mechanism=self.description,
+            terms=self.terms,
+            mechanism=self.mechanism,
             proof=self.proof,
         )
 
-    def learn(self, records: ClippedRecords, randomness: Randomness) -> Ranking:
+    def run(self, records: ClippedRecords, randomness: Randomness) -> Ranking:
         """Take a whole table as a stream, and return its last ranking."""
         stream = self.open(randomness)
         stream.receive(records)
         return stream.ranking
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOpening(FitPlan):
+    """A stream that is charged as a whole before its records are there."""
+
+    stream: StreamPlan
+
+    def run(self, records: None, randomness: Randomness) -> PairStream:
+        """Return the stream, before its first record."""
+        return self.stream.open(randomness)
 
 
 class PairStream:
@@ -227,7 +232,8 @@ def plan_leader(bounds: PairBounds, radius: float, mu: float) -> LeaderPlan:
         radius=radius,
         event=noise.event(),
         sensitivity=sensitivity,
-        description=f"ftrl, square-root factorisation of gradients, first step {first}, horizon {n}",
+        terms=n,
+        mechanism=f"ftrl, square-root factorisation of gradients, first step {first}, horizon {n}",
         proof="square root of the summing matrix, head of pairwise.algorithms.streams",
         first=first,
         strength=math.sqrt(spread) / radius,

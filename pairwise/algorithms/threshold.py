@@ -9,7 +9,7 @@ mechanism chooses at rate r has at most (ln k + t)/r right answers fewer than th
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pairwise.accounting.events import compose
 from pairwise.algorithms.coordinates import Ranking
 from pairwise.algorithms.plan import ClippedRecords, FitPlan, PublicTask
-from pairwise.noise.release import plan_choice
+from pairwise.noise.release import ChoicePlan, plan_choice
 
 if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
@@ -30,24 +30,34 @@ Array = NDArray[np.float64]
 _COUNT, _SPREAD = 65, 2.0
 
 
-def with_threshold(plan: FitPlan, public: PublicTask) -> FitPlan:
+@dataclass(frozen=True, kw_only=True)
+class ThresholdPlan(FitPlan):
+    """A ranking, and then the choice of a threshold for it."""
+
+    learner: FitPlan  # of the ranking
+    choice: ChoicePlan  # of the threshold
+
+    def run(self, records: ClippedRecords, randomness: Randomness) -> Ranking:
+        """Return the ranking that the learner releases, with its threshold."""
+        ranking: Ranking = self.learner.run(records, randomness)
+        thresholds = candidates(float(np.linalg.norm(ranking.w)) * ranking.coordinates.scale)
+        counts = right_answers(ranking.scores(records.rows), records.positive, thresholds)
+        chosen = int(self.choice.release(counts, randomness))
+        return replace(ranking, threshold=float(thresholds[chosen]))
+
+
+def with_threshold(learner: FitPlan, public: PublicTask) -> ThresholdPlan:
     """Return the plan of a ranking followed by the choice of a threshold for what it learned."""
     share = public.threshold_share
     choice = plan_choice(1.0, public.mu * math.sqrt(share))
-
-    def learn_and_choose(records: ClippedRecords, randomness: Randomness) -> Ranking:
-        ranking: Ranking = plan.run(records, randomness)
-        thresholds = candidates(float(np.linalg.norm(ranking.w)) * ranking.coordinates.scale)
-        counts = right_answers(ranking.scores(records.rows), records.positive, thresholds)
-        chosen = int(choice.release(counts, randomness))
-        return replace(ranking, threshold=float(thresholds[chosen]))
-
-    return replace(
-        plan,
-        event=compose([plan.event, choice.event()]),
-        run=learn_and_choose,
-        mechanism=f"{plan.mechanism}, threshold by the exponential mechanism for {share:g} of μ²",
-        proof=f"{plan.proof}; heads of pairwise.algorithms.threshold and of ChoicePlan",
+    return ThresholdPlan(
+        learner=learner,
+        choice=choice,
+        event=compose([learner.event, choice.event()]),
+        sensitivity=learner.sensitivity,
+        terms=learner.terms,
+        mechanism=f"{learner.mechanism}, threshold by the exponential mechanism for {share:g} of μ²",
+        proof=f"{learner.proof}; heads of pairwise.algorithms.threshold and of ChoicePlan",
     )
 
 

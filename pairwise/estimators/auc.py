@@ -314,7 +314,7 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         randomness = Randomness(self.random_state)
         task = self._public_task(horizon, d, delta, 0.0, randomness)
         stream = STREAM_PLANNERS[type(options)](options, task)
-        opened: PairStream = self._charge_and_run(stream.opening(), delta, randomness)
+        opened: PairStream = self._charge_and_run(stream.opening(), delta, randomness, None)
         return opened
 
     def _end_stream(self) -> None:

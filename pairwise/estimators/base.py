@@ -270,15 +270,15 @@ class PrivateEstimator(BaseEstimator):
     # -- charge, run, state
 
     def _charge_and_run(
-        self, plan: FitPlan, delta: float, randomness: Randomness, *data: Any
+        self, plan: FitPlan, delta: float, randomness: Randomness, records: Any
     ) -> Any:
-        """Charge the plan, run it on private data, and set ``statement_`` and what else tells of it."""
+        """Charge the plan, run it on private records, and set ``statement_`` and what else tells of it."""
         if math.isfinite(self.epsilon):
             warn_of_parts()
             self._warn_of_another_fit()
         label = type(self).__name__
         charge_to(self.budget, plan.event, label=label, adjacency=plan.adjacency, unit=plan.unit)
-        result = plan.run(*data, randomness)
+        result = plan.run(records, randomness)
         self._record(plan, delta, randomness)
         return result
 
@@ -310,7 +310,7 @@ class PrivateEstimator(BaseEstimator):
             notes.append(_EXACT if exact else _EXACT_LARGE)
         # A seed is for experiments: whoever knows or guesses it takes the noise off again, so nothing is proved.
         seeded = private and randomness.note is not None
-        if seeded and randomness.note:
+        if private and randomness.note is not None:
             notes.append(randomness.note)
         assumptions = [*plan.assumptions, clipped_to([float(self.data_norm)]), NOT_SCALED]
         assumptions.append(_ONLY_FIT if self.budget is None else _BUDGETED)

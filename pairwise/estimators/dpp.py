@@ -7,7 +7,7 @@ Source: Li, Pan, Sui, Tsang, *Secure Metric Learning via Differential Pairwise P
 from __future__ import annotations
 
 import math
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,11 @@ from numpy.typing import NDArray
 
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import release_mu
-from pairwise.algorithms.noisy_contrastive import contrastive_descent, plan_contrastive
+from pairwise.algorithms.noisy_contrastive import (
+    ContrastivePlan,
+    contrastive_descent,
+    plan_contrastive,
+)
 from pairwise.algorithms.options import Edges
 from pairwise.algorithms.plan import FitPlan
 from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole
@@ -28,6 +32,18 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from pairwise.accounting.budget import PrivacyBudget
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsPlan(FitPlan):
+    """A contrastive descent on a list of pairs."""
+
+    descent: ContrastivePlan
+
+    def run(self, records: tuple[NDArray[Any], ...], randomness: Randomness) -> NDArray[np.float64]:
+        """Return W from clipped points, pairs of their rows, and which of the pairs are dissimilar."""
+        points, index, dissimilar = records
+        return contrastive_descent(self.descent, points, index, dissimilar, randomness)
 
 
 class DPPMetricLearner(MahalanobisMetric):
@@ -137,11 +153,11 @@ class DPPMetricLearner(MahalanobisMetric):
             kappa=kappa,
             in_place=adjacency is Adjacency.REPLACE_ONE,
         )
-        plan = FitPlan(
+        plan = PairsPlan(
+            descent=descent,
             event=descent.noise.event(descent.steps),
             sensitivity=descent.noise.sensitivity,
             terms=len(index),
-            run=partial(contrastive_descent, descent),
             mechanism=(
                 f"contrastive metric learning on a list of pairs ({descent.steps} steps, all pairs, Gaussian noise, "
                 f"kappa = {kappa})"
@@ -160,7 +176,9 @@ class DPPMetricLearner(MahalanobisMetric):
         )
         records = clip_records(points, float(self.data_norm))
         randomness = Randomness(self.random_state)
-        self.components_ = self._charge_and_run(plan, delta, randomness, records, index, dissimilar)
+        self.components_ = self._charge_and_run(
+            plan, delta, randomness, (records, index, dissimilar)
+        )
         self._n_features_out = len(self.components_)
         self.kappa_, self.noise_scale_ = kappa, descent.noise.sigma / descent.clip
         return self

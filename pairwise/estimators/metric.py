@@ -11,6 +11,7 @@ moments tell nothing of classes that differ in shape alone, so a part of the met
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from pairwise.estimators.base import (
     refuse_fit_parameters,
 )
 from pairwise.noise.randomness import Randomness
+from pairwise.noise.release import GaussianPlan
 from pairwise.pairs.clipping import clip_records
 
 if TYPE_CHECKING:
@@ -159,6 +161,23 @@ class MahalanobisMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class MetricPlan(FitPlan):
+    """One release of class moments, and the metric that follows from it."""
+
+    moments: GaussianPlan
+    classes: int
+    data_norm: float
+    n_components: int | None
+
+    def run(self, records: tuple[Array, NDArray[np.int64]], randomness: Randomness) -> Array:
+        """Return W from clipped rows and the place of the class of each."""
+        rows, codes = records
+        unit = rows / self.data_norm
+        moments = release_moments(unit, codes, self.classes, self.moments, randomness)
+        return discriminant_metric(moments, self.n_components)
+
+
 class PrivateMetricLearner(MahalanobisMetric):
     """A linear map under which records of one class are close, under differential privacy (replace-one).
 
@@ -248,23 +267,21 @@ class PrivateMetricLearner(MahalanobisMetric):
             )
         classes, R = len(self.classes_), float(self.data_norm)
         release = plan_moments(release_mu(float(self.epsilon), delta), d, classes)
-
-        def learn(rows: Array, codes: NDArray[np.int64], randomness: Randomness) -> Array:
-            moments = release_moments(rows / R, codes, classes, release, randomness)
-            return discriminant_metric(moments, self.n_components)
-
-        plan = FitPlan(
+        plan = MetricPlan(
+            moments=release,
+            classes=classes,
+            data_norm=R,
+            n_components=self.n_components,
             event=release.event(),
             sensitivity=release.sensitivity,
             terms=n,
-            run=learn,
             mechanism="Gaussian release of class sums, counts and second moment; metric from it",
             proof="head of pairwise.algorithms.moments",
             notes=("classes are protected, since they are part of the record",),
         )
         rows, codes = clip_records(table, R), np.searchsorted(self.classes_, labels)
         self.components_ = self._charge_and_run(
-            plan, delta, Randomness(self.random_state), rows, codes
+            plan, delta, Randomness(self.random_state), (rows, codes)
         )
         self._n_features_out = len(self.components_)
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from pairwise.algorithms.auto import AUTO
@@ -55,10 +54,6 @@ def options_of(algorithm: str | Algorithm) -> Algorithm:
 
 def plan_ranking(options: Algorithm, public: PublicTask) -> FitPlan:
     """Return the plan of a ranking, and of its threshold where one is paid for; its run takes ``ClippedRecords``."""
-    kind = type(options)
-    if kind in STREAM_PLANNERS:
-        stream = STREAM_PLANNERS[kind](options, public)
-        plan = replace(stream.opening(), run=stream.learn)
-    else:
-        plan = PLANNERS[kind](options, public)
+    planners = {**PLANNERS, **STREAM_PLANNERS}
+    plan = planners[type(options)](options, public)
     return with_threshold(plan, public) if public.threshold_share else plan
