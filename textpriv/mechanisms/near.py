@@ -100,7 +100,8 @@ class Rows(NamedTuple):
     steps: NDArray[np.int32]  # their distances
     ends: NDArray[np.uint64]  # running sums of their whole parts; the rest of 2^62 is all others'
     scale: NDArray[np.float64]  # parts of a weight of 1
-    tail: NDArray[np.float64]  # a proposal is accepted with its decay times this
+    # About exp(t d_k), the inverse of the envelope: a proposal is accepted with its decay times this.
+    tail: NDArray[np.float64]
     block_row: NDArray[np.int32]  # row of blocks of a word that is drawn by them, else -1
     blocks: NDArray[np.uint64]  # (m, B): running sums of parts of blocks, without listed words
 
