@@ -324,9 +324,9 @@ class _DocumentStreams:
         # Whether a release may be repeated: also once a document was released under a key.
         self.repeats = run_key is not None or seed is not None
         self._ledger = ledger
-        self._streams = KeyedStreams(run_key, seed=seed)
+        self._keyed = KeyedStreams(run_key, seed=seed)
         # Mechanisms that draw the same within a document or a person follow from the ledger's secret, if there is one.
-        self._scope_streams = self._streams if ledger is None else KeyedStreams(ledger.scope_key)
+        self._scope_streams = self._keyed if ledger is None else KeyedStreams(ledger.scope_key)
 
     def of(
         self,
@@ -356,7 +356,7 @@ class _DocumentStreams:
             if terms is None:
                 self.repeats = True
                 identity = document_identity(settings(), _name(key), content)
-                streams.append(self._streams.stream(identity))
+                streams.append(self._keyed.stream(identity))
                 continue
             streams.append(Stream())
             words = int(np.count_nonzero(own >= UNKNOWN))

@@ -77,6 +77,7 @@ class PrivatizerSettings:
         opened = open_index(self.index) if index is None else index
         language = self.language or opened.language or DEFAULT_LANGUAGE
         has_key = self.ledger is None and self.seed is None
+        # Options that have an epsilon already, as those of a command do, come back as they are.
         options, _ = with_epsilon(opened, self.mechanism, self.options)
         return Privatizer(
             make_mechanism(opened, self.mechanism, **options),

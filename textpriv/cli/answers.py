@@ -216,7 +216,7 @@ def certify(
         from textpriv.guarantees.audit import audit as attack
 
         with waiting("attacking"):
-            done = attack(amount.mechanism_name, **amount.settings())
+            done = attack(amount.mechanism_name, **amount.mechanism_options())
         if all(check.name == "made" for check in done.checks):
             raise TextprivError(done.checks[0].detail)  # a wrong setting is no refutation
         holds, content = done.passed, done.to_dict()
@@ -256,7 +256,7 @@ def report(
     from textpriv.guarantees.certificate import certify as compute
     from textpriv.web.report import report_page, write_page
 
-    settings = release.release()
+    settings = release.privatizer_settings()
     refuse_lost(output, "--output", [context, *release.read, *files_of(settings)])
     if output.exists() and not force:
         raise TextprivError(f"{output} exists. Name another file, or replace it with --force.")

@@ -118,7 +118,7 @@ class RunningOptions(OptionGroup):
 class MechanismOptions(OptionGroup):
     """Which mechanism is used, over which index, at how much privacy."""
 
-    chosen = None  # what was found for a recovery, after :meth:`settings`
+    chosen = None  # what was found for a recovery, after :meth:`mechanism_options`
     index: str | None = INDEX
     epsilon: float | None = option(
         "--epsilon", "-e", help="Privacy parameter: smaller is more private. Instead of --recovery."
@@ -166,8 +166,8 @@ class MechanismOptions(OptionGroup):
 
         refuse_private(source, [] if self.recovery_on is None else [self.recovery_on])
 
-    def settings(self) -> dict[str, Any]:
-        """Return all keyword arguments of the mechanism; refuse those that it does not take."""
+    def mechanism_options(self) -> dict[str, Any]:
+        """Return all keyword arguments of the mechanism, with the epsilon of a recovery; refuse those it does not take."""
         amounts = {"epsilon": self.epsilon, "recovery": self.recovery, "levels": self.levels}
         try:
             settings = protection("textpriv", **amounts)
@@ -224,7 +224,9 @@ class MechanismOptions(OptionGroup):
 
     def build(self) -> Mechanism:
         """Return the mechanism over its index."""
-        made: Mechanism = make_mechanism(self.opened, self.mechanism_name, **self.settings())
+        made: Mechanism = make_mechanism(
+            self.opened, self.mechanism_name, **self.mechanism_options()
+        )
         return made
 
 
@@ -262,7 +264,7 @@ class ReleaseOptions(MechanismOptions):
         """Files that no output may replace."""
         return list(filter(None, [self.policy, self.recovery_on]))
 
-    def release(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
+    def privatizer_settings(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
         """Return the settings from which an engine builds a privatizer; ``labels`` may come with records."""
         from textpriv.settings import PrivatizerSettings
         from textpriv.spans.policy import SpanPolicy
@@ -280,7 +282,7 @@ class ReleaseOptions(MechanismOptions):
             index=self.index_name,
             language=self.language,
             mechanism=self.mechanism_name,
-            options=self.settings(),
+            options=self.mechanism_options(),
             policy={name: getattr(self, name) for name in (*TOKEN_CLASSES, "case")},
             detect=detectors,
             **more,

@@ -129,7 +129,7 @@ class AccountOptions(OptionGroup):
             return None
         return RunKey.beside(ends[-1]) if self.key is None else RunKey.open(self.key)
 
-    def settings(self, columns: ColumnOptions) -> dict[str, Any]:
+    def ledger_fields(self, columns: ColumnOptions) -> dict[str, Any]:
         """Return fields of PrivatizerSettings; refuse a limit that would not be kept."""
         given = {name: getattr(self, name) for name in (*_DOCUMENT_LIMITS, *_AUTHOR_LIMITS)}
         limits = {name: limit for name, limit in given.items() if limit is not None}
@@ -179,11 +179,11 @@ def privatize(
     release.refuse_private(source)
     events.set(output.log_json)
     quiet.set(output.quiet)
-    key, more = account.open_key([*source, target]), account.settings(columns)
+    key, more = account.open_key([*source, target]), account.ledger_fields(columns)
     if key is not None:
         more["run_key"] = key.secret
     has_events = output.as_json or output.log_json
-    settings = release.release(labels=True, seed=account.seed, **more)
+    settings = release.privatizer_settings(labels=True, seed=account.seed, **more)
     options = RunOptions(
         **vars(run),
         **columns.fields(release.detect),
@@ -319,7 +319,7 @@ def decode(
     from textpriv.language.arpa import read_arpa
 
     refuse_mixed(target, as_json)
-    settings = release.release()
+    settings = release.privatizer_settings()
     options = RunOptions(
         text_column=text_column, format=format, overwrite=force, batch_size=_DECODED
     )

@@ -55,7 +55,7 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def part(self, file: int, part: int) -> Iterator[tuple[dict[str, BinaryIO], Counts]]:
-        """Open the files of a part; it is finished, with the counts, when the block ends well."""
+        """Open the files of a part; it is finished when the block ends well. Add to the counts: they are stored."""
         # Two attempts at one part may run side by side, as Spark repeats slow tasks; both write the same.
         with tempfile.TemporaryDirectory(dir=self.path) as place, contextlib.ExitStack() as stack:
             written = {kind: Path(place, kind) for kind in _KINDS}

@@ -66,7 +66,7 @@ def _matches(patterns: tuple[str, ...], name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(Columns):
-    """Options of a run over a corpus, with the meaning of its columns.
+    """Options of a run over a corpus. It is a Columns, which has ``texts``, ``read`` and ``record``.
 
     Attributes
     ----------

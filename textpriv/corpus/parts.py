@@ -43,7 +43,7 @@ def scan(plan: Plan, is_counted: bool, is_added: bool = False) -> Iterator[Batch
     options = plan.options
     known = [Occurrences() for _ in options.texts]
 
-    def number(position: int, record: Record) -> tuple[int, ...]:
+    def number_equal(position: int, record: Record) -> tuple[int, ...]:
         if is_counted:
             return (1,)
         if options.document_column is not None:
@@ -52,7 +52,7 @@ def scan(plan: Plan, is_counted: bool, is_added: bool = False) -> Iterator[Batch
 
     columns, records = set(options.texts), 0
     for file in range(len(plan.files)):
-        for batch in plan.reader(file, number):
+        for batch in plan.reader(file, number_equal):
             new = [name for name in batch.names if name not in columns]
             columns.update(new)
             copied = [name for name in new if options.writes(name)]
@@ -81,7 +81,7 @@ def _refuse_late(batch: Batch, name: str, records: int) -> None:
         )
 
 
-def released(
+def with_private_texts(
     plan: Plan, batches: Iterable[Batch], release: BatchRelease
 ) -> Generator[tuple[Batch, Released], None, None]:
     """Release batches in order; yield each with its private texts, without documents over a limit that are skipped."""
@@ -93,6 +93,7 @@ def released(
         privatizer.warm()
         given = options.settings, options.shared, privatizer.fingerprint, leaves_out
         elsewhere = partial(release_records, *given)
+    # Two readings of the batches: those of the jobs are read ahead of the results.
     batches, ahead = itertools.tee(batches)
     # Closed by name: on failure a worker pool must not live on in the traceback.
     jobs = (batch.records for batch in ahead)
@@ -190,7 +191,7 @@ def make_file(plan: Plan, folder: Checkpoint, task: Mapping[str, Any]) -> dict[s
         done = folder.entries()
         reader = plan.reader(file, lambda position, record: numbers.get(position, first))
         missing = (batch for batch in reader if plan.part_of(batch) not in done)
-        with contextlib.closing(released(plan, missing, release)) as results:
+        with contextlib.closing(with_private_texts(plan, missing, release)) as results:
             make_parts(plan, folder, results, lambda batch, counts: None)
     except TextprivError as error:
         return {"error": str(error)}

@@ -43,7 +43,8 @@ _EXPECTED = {
     "too_large": f"expected a text of at most {MAX_TEXT_BYTES:,} bytes, found a longer one.",
 }
 
-# Gives, for a record and its place in its file, how often its name, or each of its texts, came until then.
+# Gives, for a record and its place in its file, how often its name, or each of its texts, came until then;
+# counted over all files by ``scan`` in parts.py.
 Numbering = Callable[[int, Record], Sequence[int]]
 Readline = Callable[[int], bytes]  # as that of a file: at most so many bytes of the next line
 

@@ -54,6 +54,7 @@ def decide(
 ) -> Start:
     """Decide what to do by what is on the disk; refuse what may not be replaced or continued.
 
+    A checkpoint folder of a run that does not go on is removed here.
     ``known`` is :func:`known_by`, with a memory for a run that compares several jobs.
     """
     options = plan.options

@@ -22,7 +22,7 @@ from textpriv.corpus import stores
 from textpriv.corpus.checkpoint import Checkpoint, only_writer
 from textpriv.corpus.formats import FORMATS
 from textpriv.corpus.options import ColumnError, RunOptions
-from textpriv.corpus.parts import make_file, make_parts, released, scan, written
+from textpriv.corpus.parts import make_file, make_parts, scan, with_private_texts, written
 from textpriv.corpus.plan import Plan, beside, check_corpus
 from textpriv.corpus.records import Batch, RecordWriter, compressed
 from textpriv.corpus.report import CorpusReport, Counts, Progress
@@ -129,22 +129,22 @@ class _Run:
         self._target = local_path(plan.target)  # of a URL: beside it is what is not published
         self._known = functools.cache(known_by)  # an input is hashed once
         self._release = BatchRelease(privatizer, plan.options)
-        self._counts, self._resumed = Counts(), Counts()
+        self._told, self._resumed = Counts(), Counts()
 
     def _tell(self, fraction: float | None) -> None:
         if self._options.on_progress is not None:
-            done, before = self._counts.tokens.total(), self._resumed.tokens.total()
-            self._options.on_progress(Progress(self._counts.documents, done, fraction, before))
+            done, before = self._told.tokens.total(), self._resumed.tokens.total()
+            self._options.on_progress(Progress(self._told.documents, done, fraction, before))
 
     def _tell_batch(self, batch: Batch, counts: Counts) -> None:
-        self._counts.add(counts)
+        self._told.add(counts)
         share = batch.fraction
         self._tell(None if share is None else self._plan.fraction(batch.reader.file, share))
 
     def _make(self, folder: Checkpoint, start: Start) -> Entries:
         entries = folder.entries(checked=True)
         for counts in (_counted(start.before), *entries.values()):
-            self._counts.add(counts)
+            self._told.add(counts)
             self._resumed.add(counts)
         plan = self._plan
         ends = {file: counts.end for (file, _), counts in entries.items()}  # of the last parts
@@ -156,7 +156,7 @@ class _Run:
             return folder.entries()
         new = (batch for batch in batches if batch.reader.file >= start.made)
         missing = (batch for batch in new if plan.part_of(batch) not in entries)
-        with contextlib.closing(released(plan, missing, self._release)) as results:
+        with contextlib.closing(with_private_texts(plan, missing, self._release)) as results:
             make_parts(plan, folder, results, self._tell_batch)
         return folder.entries()
 
@@ -199,8 +199,8 @@ class _Run:
                 with contextlib.suppress(OSError):
                     for key, counts in folder.entries(without=seen).items():
                         seen.add(key)
-                        self._counts.add(counts)
-                done = self._counts.documents + self._counts.skipped.total()
+                        self._told.add(counts)
+                done = self._told.documents + self._told.skipped.total()
                 self._tell(done / records if records else None)
 
         thread = threading.Thread(target=follow, daemon=True)
@@ -219,12 +219,12 @@ class _Run:
         with (
             _stream(self._name) as raw,
             compressed(raw, plan.files[0].compression) as out,
-            contextlib.closing(released(plan, batches, self._release)) as results,
+            contextlib.closing(with_private_texts(plan, batches, self._release)) as results,
         ):
             for batch, counts in written(results, out):
                 raw.flush()
                 self._tell_batch(batch, counts)
-        return CorpusReport.of(self._plan, self._counts, None, 0)
+        return CorpusReport.of(self._plan, self._told, None, 0)
 
     def to_files(self) -> CorpusReport:
         """Make the output, or what is missing of it; shards that came after an interrupted run began are added last."""
@@ -232,7 +232,7 @@ class _Run:
         with only_writer(self._target):
             report = self._make_files()
             if len(self._plan.files) < len(plan.files):
-                self._plan, self._counts, self._resumed = plan, Counts(), Counts()
+                self._plan, self._told, self._resumed = plan, Counts(), Counts()
                 report = replace(self._make_files(), resumed=report.resumed)
         return report
 

@@ -21,7 +21,8 @@ from textpriv.settings import PrivatizerSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from textpriv.privatizer import Privatizer, ReleaseKey
+    from textpriv.ledger import DocumentName
+    from textpriv.privatizer import Privatizer
 
 REPEATED_NAME = (
     "a document before it has the same name, and equal texts under one name would come out equal. Give each document a name "
@@ -112,7 +113,7 @@ class BatchRelease:
     def _all(self, records: Sequence[Record]) -> Released:
         rows: list[int] = []
         texts: list[str] = []
-        keys: list[ReleaseKey] = []
+        keys: list[DocumentName] = []
         for place, column in enumerate(self.columns.texts):
             for row, record in enumerate(records):
                 text = record.texts[place]
@@ -141,15 +142,15 @@ class BatchRelease:
         ]
         return Released(private, raw.counts)
 
-    def _key(self, record: Record, place: int) -> ReleaseKey:
-        """Return the key of a record's text in one of the columns of texts."""
+    def _key(self, record: Record, place: int) -> DocumentName:
+        """Return the name of a record's text in one of the columns of texts."""
+        from textpriv.ledger import DocumentName
+
         columns, column = self.columns, self.columns.texts[place]
         if columns.document_column is None:
             if self.privatizer.ledger is not None or not record.numbers:
                 raise CorpusError("Each document needs a name of its own. Name their column.")
-            return unnamed_key(column, record.texts[place], record.numbers[place])
-        from textpriv.ledger import DocumentName
-
+            return DocumentName(unnamed_key(column, record.texts[place], record.numbers[place]))
         name, author = _name(columns.document_column, record.name), None
         if columns.author_column is not None:
             author = _name(columns.author_column, record.author)

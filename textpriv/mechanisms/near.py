@@ -100,7 +100,8 @@ class Rows(NamedTuple):
     steps: NDArray[np.int32]  # their distances
     ends: NDArray[np.uint64]  # running sums of their whole parts; the rest of 2^62 is all others'
     scale: NDArray[np.float64]  # parts of a weight of 1
-    tail: NDArray[np.float64]  # a proposal is accepted with its decay times this
+    # About exp(t d_k), the inverse of the envelope: a proposal is accepted with its decay times this.
+    tail: NDArray[np.float64]
     block_row: NDArray[np.int32]  # row of blocks of a word that is drawn by them, else -1
     blocks: NDArray[np.uint64]  # (m, B): running sums of parts of blocks, without listed words
 
@@ -247,16 +248,16 @@ def attempts(
     rows: Rows,
     ids: NDArray[np.int32],
     pending: NDArray[np.int64],
-    words: NDArray[np.uint64],
+    random_words: NDArray[np.uint64],
     out: NDArray[np.int32],
 ) -> None:
     """Write the outputs of tokens for which one of their attempts succeeds. An attempt reads four random words."""
     # Taken out of the rows once: to take an array out of a tuple takes longer than the rest of an attempt.
-    decay, measure, points, near = rows.decay, rows.measure, rows.points, rows.ids
+    decay, measure, points, listed = rows.decay, rows.measure, rows.points, rows.ids
     ends, scale, tail, block_row = rows.ends, rows.scale, rows.tail, rows.block_row
     steps, k = rows.steps, rows.ids.shape[1]
     for place in range(len(pending)):
-        token, random = pending[place], words[place]
+        token, random = pending[place], random_words[place]
         word = np.int64(ids[token])
         for at in range(0, len(random), WORDS):
             output, part = np.int64(-1), random[at] >> np.uint64(2)
@@ -270,10 +271,10 @@ def attempts(
                 accepted = ends[word, rank] - before > np.uint64(COARSE)  # not rounded up: no coin
                 if not accepted:
                     weight = decayed(np.int64(steps[word, rank]), decay)
-                    real = measure.parts[near[word, rank]] * 2.0**-62 * weight * scale[word]
+                    real = measure.parts[listed[word, rank]] * 2.0**-62 * weight * scale[word]
                     accepted = fits(real, random[at + 2], random[at + 3])
                 if accepted:
-                    output = np.int64(near[word, rank])
+                    output = np.int64(listed[word, rank])
             elif block_row[word] >= 0:
                 output = _from_block(rows, word, part, random, at)
             else:
@@ -281,7 +282,7 @@ def attempts(
                 apart, last = steps_between(points, word, other, decay.root), steps[word, k - 1]
                 chance = decayed(np.int64(apart), decay) * tail[word]
                 accepted = apart >= last and coin(chance, random[at + 2], random[at + 3])
-                if accepted and not _listed(near[word], last, other, apart):
+                if accepted and not _listed(listed[word], last, other, apart):
                     output = other
             if output >= 0:
                 out[token] = output
