@@ -31,7 +31,7 @@ _ENDS = 64 * 1024  # bytes of an input at a URL, at either end, by which it is k
 class State(Enum):
     """What a run into files does, by what earlier runs have left."""
 
-    NEW = auto()
+    NEW = auto()  # nothing is there that goes on; what --force replaces goes
     EXTEND = auto()  # a finished folder, by shards that are new in the input
     RESUME = auto()  # after the last part that is finished
     PUBLISH = auto()  # again: the output of the interrupted run may be visible
@@ -54,8 +54,7 @@ def decide(
 ) -> Start:
     """Decide what to do by what is on the disk; refuse what may not be replaced or continued.
 
-    A checkpoint folder of a run that does not go on is removed here.
-    ``known`` is :func:`known_by`, with a memory for a run that compares several jobs.
+    Nothing is changed here. ``known`` is :func:`known_by`, with a memory for a run that compares several jobs.
     """
     options = plan.options
     manifest = _manifest(plan.target) if stores.is_taken(plan.target) else {}
@@ -152,7 +151,7 @@ def _manifest(target: str) -> dict[str, Any]:
 
 
 def _is_continued(folder: Checkpoint, job: Mapping[str, Any], options: RunOptions) -> bool:
-    """Return whether the run goes on in a folder; if not, there is none any more."""
+    """Return whether the run goes on in a folder."""
     if not os.path.lexists(folder.path):
         return False
     if (before := folder.begun[0]) is None:
@@ -166,10 +165,7 @@ def _is_continued(folder: Checkpoint, job: Mapping[str, Any], options: RunOption
                 f"The run in {folder.path} was begun otherwise ({changed}). Another release of the same texts adds to their "
                 "privacy loss. Give --resume the same input, settings and key, or begin again with --force."
             )
-    if before == job and options.resume:
-        return True
-    folder.remove()
-    return False
+    return options.resume and before == job
 
 
 def _changed(before: Mapping[str, Any], job: Mapping[str, Any]) -> str:

@@ -250,6 +250,7 @@ class _Run:
             key.keep()
         try:
             if start.state in (State.NEW, State.EXTEND):
+                folder.remove()  # of a run that does not go on
                 folder.begin(start.job, [file.name for file in self._plan.files])
             report = self._published(folder, self._make(folder, start), start)
         except BaseException as error:

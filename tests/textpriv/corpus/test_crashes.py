@@ -141,7 +141,10 @@ def test_a_run_that_ends_while_it_publishes_goes_on(index, shards, tmp_path, ste
         if step == "the manifest":
             patch.setattr(runs, "atomic_write", ends)
         else:
-            patch.setattr(Checkpoint, "remove", ends)
+            remove, target = Checkpoint.remove, tmp_path / "out"
+            patch.setattr(
+                Checkpoint, "remove", lambda own: (ends if target.exists() else remove)(own)
+            )
         with pytest.raises(KeyboardInterrupt):
             run(index, shards, tmp_path / "out")
     report = run(index, shards, tmp_path / "out", resume=True)

@@ -20,6 +20,7 @@ from small_corpora import content, read, rows, run, stop_at, write
 
 from textpriv.corpus import ColumnRule, PrivatizerSettings, Progress, privatize_corpus, unnamed_key
 from textpriv.errors import CorpusError, LimitError
+from textpriv.ledger import DocumentName
 from textpriv.run_key import RunKey
 
 
@@ -157,7 +158,7 @@ def test_an_unnamed_document_has_the_key_of_its_text_and_occurrence(tmp_path):
     echo = Echo()
     privatize_corpus(tmp_path / "a.txt", tmp_path / "b.txt", echo, on_error="skip", batch_size=2)
     wanted = [("one", 1), ("two", 1), ("one", 2)]
-    assert echo.keys == [unnamed_key("text", *each) for each in wanted]
+    assert echo.keys == [DocumentName(unnamed_key("text", *each)) for each in wanted]
 
 
 def test_a_corpus_comes_out_the_same_however_it_is_cut_and_by_several_workers(
