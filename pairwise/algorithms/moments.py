@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,14 @@ def plan_moments(mu: float, dimension: int, n_classes: int) -> GaussianPlan:
     return plan_gaussian(moment_sensitivity(), mu, size)
 
 
+class MomentNoise(NamedTuple):
+    """Standard deviations of the noise in an entry of released moments."""
+
+    sums: float
+    counts: float
+    second: float  # on the diagonal; off it √2 times smaller
+
+
 @dataclass(frozen=True)
 class Moments:
     """Released moments of records of norm at most 1; everything computed from them is post-processing."""
@@ -61,9 +69,7 @@ class Moments:
     counts: Array  # of each class
     second: Array  # Σ xxᵀ
     n: int  # public
-    noise: tuple[
-        float, float, float
-    ]  # deviations of an entry of sums, counts, second (off-diagonal: /√2)
+    noise: MomentNoise
 
     @property
     def means(self) -> Array:
@@ -91,7 +97,7 @@ class Moments:
     def within(self) -> Array:
         """Return S_w with eigenvalues floored at 2√d × noise/n, shape (d, d)."""
         values, vectors = np.linalg.eigh(self.raw_within())
-        floor = 2.0 * math.sqrt(len(values)) * self.noise[2] / self.n
+        floor = 2.0 * math.sqrt(len(values)) * self.noise.second / self.n
         largest = max(float(values.max(initial=0.0)), 1e-12)
         return np.asarray((vectors * np.maximum(values, max(floor, 1e-12 * largest))) @ vectors.T)
 
@@ -127,5 +133,5 @@ def release_moments(
         noisy[first:middle] / w2,
         symmetric(noisy[middle:] / w3, z.shape[1]),
         len(z),
-        (sigma / w1, sigma / w2, sigma / w3),
+        MomentNoise(sigma / w1, sigma / w2, sigma / w3),
     )

@@ -1,7 +1,8 @@
 """The base of all learners: checked tables, a budget that is charged first, and a statement at the end.
 
 A private fit has three acts: *plan* (public numbers only), *charge* (the plan's event, before any draw) and *run*.
-``PrivateEstimator._charge_and_run`` is the one place that charges and runs a plan.
+``PrivateEstimator._charge_and_run`` is the one place that charges and runs a plan. The number of classes of a metric is a
+public number too: it is read from y unless declared, and the statement then says so.
 """
 
 from __future__ import annotations

@@ -21,9 +21,8 @@ from pairwise.algorithms.moments import (
     symmetric,
 )
 from pairwise.algorithms.plan import ClippedRecords, PublicTask
-from pairwise.algorithms.statistics import auc_direction
+from pairwise.algorithms.statistics import auc_direction, discriminant_metric
 from pairwise.algorithms.threshold import candidates, right_answers
-from pairwise.estimators.metric import discriminant_metric
 from pairwise.noise.randomness import Randomness
 
 
@@ -79,7 +78,7 @@ def test_release_is_the_exact_moments_plus_noise_of_the_stated_size():
         ("counts", np.bincount(codes)),
     ):
         values = np.array([getattr(each, name) for each in draws])
-        sigma = draws[0].noise[0 if name == "sums" else 1]
+        sigma = getattr(draws[0].noise, name)
         # 6,000 draws of fixed seeds: means within 6 deviations. The spread of N numbers errs by 1/√(2N), 0.65 % of the
         # 12,000 counts, so 4 % is six of them. With fresh seeds a false alarm would have probability below 1e-7.
         assert np.abs(values.mean(axis=0) - true).max() < 6 * sigma / math.sqrt(6000)
