@@ -97,52 +97,58 @@ class CoordinatePlan:
 
     data_norm: float
     left: float  # what the learning in these coordinates may cost
-    mean: GaussianPlan | None = None  # of the mean record
-    distance: GaussianPlan | None = None  # of the mean distance to it and the share of long records
-    second: GaussianPlan | None = None  # of the second moment around it, where features are scaled
+    centre: GaussianPlan | None = None  # of the mean record
+    spread: GaussianPlan | None = None  # of the mean distance to it and the share of long records
+    moment: GaussianPlan | None = None  # of the second moment around it, where features are scaled
 
     def events(self) -> list[DpEvent]:
         """Return what the releases cost, one by one."""
-        plans = (self.mean, self.distance, self.second)
+        plans = (self.centre, self.spread, self.moment)
         return [plan.event() for plan in plans if plan is not None]
 
     @property
     def description(self) -> str:
         """What a statement says of the coordinates."""
-        centred = ", centred privately" if self.mean else ""
-        return centred + (", features scaled privately" if self.second else "")
+        centred = ", centred privately" if self.centre else ""
+        return centred + (", features scaled privately" if self.moment else "")
 
     @property
     def proof(self) -> str:
         """What a statement adds to the proof."""
-        return "; head of pairwise.algorithms.coordinates" if self.mean else ""
+        return "; head of pairwise.algorithms.coordinates" if self.centre else ""
 
     def release(self, records: ClippedRecords, randomness: Randomness) -> Coordinates:
         """Release the coordinates of a table."""
         R, x = self.data_norm, records.rows
         d = x.shape[1]
-        if self.mean is None or self.distance is None:
+        if self.centre is None or self.spread is None:
             return around_origin(d, R)
-        centre = clip_records(self.mean.release(x.mean(axis=0), randomness)[None, :], R)[0]
+        centre = clip_records(self.centre.release(x.mean(axis=0), randomness)[None, :], R)[0]
         distances = np.minimum(np.linalg.norm(x - centre, axis=1), 2.0 * R)
         weight = _LONG * 2.0 * R
         queries = np.array([distances.mean(), weight * records.long.mean()])
-        mean, long = (float(each) for each in self.distance.release(queries, randomness))
+        mean_distance, weighted = map(float, self.spread.release(queries, randomness))
+        long_share = weighted / weight
         # Two standard deviations of the noise of the share above one half.
-        mostly_long = long / weight - 2.0 * self.distance.sigma / weight > 0.5
-        # The noise of the centre lengthens every distance; its square is known.
-        scale = _CLIP_AROUND * math.sqrt(max(mean * abs(mean) - d * self.mean.sigma**2, 0.0))
-        centred = Coordinates(centre, min(R, max(scale, 0.05 * R)), None, mostly_long)
-        if self.second is None:
+        mostly_long = long_share - 2.0 * self.spread.sigma / weight > 0.5
+        scale = scale_from(mean_distance, d * self.centre.sigma**2, R)
+        centred = Coordinates(centre, scale, None, mostly_long)
+        if self.moment is None:
             return centred
         z = centred.around(x)
-        released = symmetric(self.second.release(svec(z.T @ z / len(z)), randomness), d)
-        return replace(centred, basis=scaling(released, self.second.sigma))
+        released = symmetric(self.moment.release(svec(z.T @ z / len(z)), randomness), d)
+        return replace(centred, basis=scaling(released, self.moment.sigma))
 
 
 def around_origin(d: int, data_norm: float) -> Coordinates:
     """Return the coordinates of which nothing is released."""
     return Coordinates(np.zeros(d), data_norm)
+
+
+def scale_from(mean_distance: float, added: float, data_norm: float) -> float:
+    """Return s for a noisy mean distance, whose square the noise of the centre lengthens by ``added``; post-processing."""
+    square = max(mean_distance * abs(mean_distance) - added, 0.0)
+    return min(data_norm, max(_CLIP_AROUND * math.sqrt(square), 0.05 * data_norm))
 
 
 def scaling(second: Array, sigma: float) -> Array:
@@ -177,14 +183,14 @@ def plan_coordinates(
     left = public.left(centre_share, scale_share)
     bound = 2.0 * data_norm / n
     around = mu * math.sqrt(centre_share)
-    second = None
+    moment = None
     if scale_share > 0:
         cost = mu * math.sqrt(scale_share)
-        second = plan_gaussian(math.sqrt(2.0) / n, cost, d * (d + 1) // 2)
+        moment = plan_gaussian(math.sqrt(2.0) / n, cost, d * (d + 1) // 2)
     return CoordinatePlan(
         data_norm,
         left,
         plan_gaussian(bound, around * math.sqrt(_CENTRE), d),
         plan_gaussian(bound * math.hypot(1.0, _LONG), around * math.sqrt(1.0 - _CENTRE), 2),
-        second,
+        moment,
     )

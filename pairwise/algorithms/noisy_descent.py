@@ -213,11 +213,11 @@ def noisy_descent(mean_gradient: MeanGradient, plan: DescentPlan, randomness: Ra
     noise = plan.noise
     w = np.zeros(noise.dimension)
     total = np.zeros_like(w)
-    ahead = noise.ahead(plan.steps, randomness) if noise.sigma > 0 else None
+    noise_steps = noise.draw_steps(plan.steps, randomness) if noise.sigma > 0 else None
     for step in range(plan.steps):
         gradient = mean_gradient(w)
-        if ahead is not None:
-            gradient = noise.release(gradient, randomness, ahead[step])
+        if noise_steps is not None:
+            gradient = noise.release(gradient, randomness, noise_steps[step])
         w = project_to_ball(w - plan.rate * gradient, plan.radius)
         total += w
     return np.asarray(total / plan.steps)

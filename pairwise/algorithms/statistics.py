@@ -133,8 +133,8 @@ def discriminant_metric(moments: Moments, n_components: int | None = None) -> Ar
     counts = np.maximum(moments.counts, 1.0)
     priors, between = moments.priors, moments.between()
     # σ², never below its own noise, so that no feature looks narrow by chance; above zero for constant features.
-    variances = np.maximum(np.diag(moments.raw_within()), 0.0)
-    variances = variances + moments.noise.second / moments.n + 1e-9
+    entry = moments.noise.second / moments.n
+    variances = np.maximum(np.diag(moments.raw_within()), 0.0) + entry + 1e-9
     sigma = np.sqrt(variances)
     lambdas = np.diag(between) / variances
     # What noise and sampling of the means add to each λ on average.

@@ -159,6 +159,7 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         n, d = table.shape
         delta = self._check_settings(n)
         self.classes_ = self._check_classes(labels)
+        self._classes_read = self.classes is None
         _check_two(self.classes_)
         randomness = Randomness(self.random_state)
         plan = plan_ranking(

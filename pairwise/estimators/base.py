@@ -1,6 +1,6 @@
 """The base of all learners: checked tables, a budget that is charged first, and a statement at the end.
 
-A private fit has three acts: *plan* (public numbers only), *charge* (the plan's event, before any draw) and *run*.
+A private fit has three acts: *plan* (public numbers only), *charge* (the plan's event, before any noise is drawn) and *run*.
 ``PrivateEstimator._charge_and_run`` is the one place that charges and runs a plan. The number of classes of a metric is a
 public number too: it is read from y unless declared, and the statement then says so.
 """
@@ -250,13 +250,11 @@ class PrivateEstimator(BaseEstimator):
         return clip_records(table, float(self.data_norm))
 
     def _check_classes(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Return the sorted class list: declared, or read from y (which the statement then says)."""
-        occurring = np.unique(y)
-        self._classes_read = self.classes is None
+        """Return the sorted class list: declared, or read from y."""
         if self.classes is None:
-            return occurring
+            return np.unique(y)
         declared = declared_classes(self.classes)
-        if len(np.setdiff1d(occurring, declared)):
+        if len(np.setdiff1d(y, declared)):
             raise InvalidParameterError(
                 f"y holds labels that are not among the {len(declared)} declared classes. List every label that may occur."
             )

@@ -226,16 +226,15 @@ class PrivateMetricLearner(MahalanobisMetric):
         n, d = table.shape
         delta = self._check_settings(n)
         self.classes_ = self._check_classes(labels)
+        self._classes_read = self.classes is None
         if len(self.classes_) < 2:
             raise InvalidParameterError(
                 "a metric needs two classes at least; found one class. Check y, or pass classes."
             )
         mu = release_mu(float(self.epsilon), delta)
         plan = plan_metric(mu, n, d, len(self.classes_), self.n_components)
-        R = float(self.data_norm)
+        R, randomness = float(self.data_norm), Randomness(self.random_state)
         rows, codes = clip_records(table, R) / R, np.searchsorted(self.classes_, labels)
-        self.components_ = self._charge_and_run(
-            plan, delta, Randomness(self.random_state), (rows, codes)
-        )
+        self.components_ = self._charge_and_run(plan, delta, randomness, (rows, codes))
         self._n_features_out = len(self.components_)
         return self

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 Array = NDArray[np.float64]
-Ahead = NDArray[np.int64]
+NoiseSteps = NDArray[np.int64]  # noise in steps of a plan's grid, whole numbers
 
 _GRID_BITS = 10  # a grid is at most 2^-10 of what it is compared with
 
@@ -45,22 +45,22 @@ class PlannedRelease(ABC):
         """Return what the release costs, computed from what is drawn."""
 
     @abstractmethod
-    def _draw(self, value: Array, randomness: Randomness, ahead: Ahead | None) -> Array:
-        """Return the noisy value."""
+    def _draw(self, value: Array, randomness: Randomness, noise_steps: NoiseSteps | None) -> Array:
+        """Return the noisy value, or the index that was chosen."""
 
     def release(
-        self, value: ArrayLike, randomness: Randomness, ahead: Ahead | None = None
+        self, value: ArrayLike, randomness: Randomness, noise_steps: NoiseSteps | None = None
     ) -> Array:
-        """Return a value with its noise, drawn now or ``ahead`` for this release alone.
+        """Return a value with its noise; a ``ChoicePlan`` takes counts and returns the index that it chose.
 
-        Neighbouring values are at most ``sensitivity`` apart.
+        ``noise_steps`` were drawn before, for this release alone. Neighbouring values are at most ``sensitivity`` apart.
         """
         array = np.asarray(value, dtype=np.float64)
         if not np.all(np.isfinite(array)):
             raise InvalidParameterError(
                 "a value to release must be finite; found NaN or infinity. Clip records first."
             )
-        return self._draw(array, randomness, ahead)
+        return self._draw(array, randomness, noise_steps)
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class GaussianPlan(PlannedRelease):
         once = dp_event.ZCDpEvent(self.rho)
         return once if steps == 1 else dp_event.SelfComposedDpEvent(once, int(steps))
 
-    def ahead(self, releases: int, randomness: Randomness) -> Ahead:
+    def draw_steps(self, releases: int, randomness: Randomness) -> NoiseSteps:
         """Return the noise of many exact releases, one row each, in steps of the grid: quicker than one after the other."""
         variance = (Fraction(self.sigma) / Fraction(self.grid)) ** 2
         return discrete_gaussian(variance, (releases, self.dimension), randomness)
 
-    def _draw(self, value: Array, randomness: Randomness, ahead: Ahead | None = None) -> Array:
+    def _draw(self, value: Array, randomness: Randomness, noise_steps: NoiseSteps | None) -> Array:
         if self.sigma == 0:
             return value.copy()
         if value.size != self.dimension:
@@ -101,7 +101,7 @@ class GaussianPlan(PlannedRelease):
                 "a value is more than 2^51 grid steps from zero, where float64 no longer holds every step. Clip records, "
                 "or release fewer coordinates at once."
             )
-        noise = self.ahead(1, randomness)[0] if ahead is None else ahead
+        noise = self.draw_steps(1, randomness)[0] if noise_steps is None else noise_steps
         return (steps + noise.reshape(steps.shape)) * self.grid
 
 
@@ -165,7 +165,7 @@ class ChoicePlan(PlannedRelease):
             return gaussian_event(0.0)
         return dp_event.ZCDpEvent((self.rate * self.sensitivity) ** 2 / 2.0)
 
-    def _draw(self, value: Array, randomness: Randomness, ahead: Ahead | None = None) -> Array:
+    def _draw(self, value: Array, randomness: Randomness, noise_steps: NoiseSteps | None) -> Array:
         if math.isinf(self.rate):
             return np.array(float(value.argmax()))
         return np.array(float(exponential_choice(value.astype(np.int64), self.rate, randomness)))
