@@ -81,7 +81,7 @@ class PrivatizerSettings:
         options, _ = with_epsilon(opened, self.mechanism, self.options)
         return Privatizer(
             make_mechanism(opened, self.mechanism, **options),
-            TokenPolicy(**self.policy),
+            TokenPolicy.of(self.policy),
             self.seed,
             run_key=self.secret() if has_key else None,
             language=self.language,

@@ -133,6 +133,7 @@ class PrivacyBudget:
                     connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, 0)", row)
                 identity, *recorded, closed = connection.execute("SELECT * FROM budget").fetchone()
         except sqlite3.DatabaseError as error:
+            _refuse_locked(error)
             raise InvalidParameterError(
                 "the file at path cannot be opened or made, or is not a budget of this package. Choose another path, in a "
                 "folder that exists."
@@ -153,11 +154,10 @@ class PrivacyBudget:
             with transaction(Path(self._path)) as connection:
                 row = connection.execute("SELECT identity, closed FROM budget").fetchone()
                 if row is None or row[0] != self.identity or row[1]:
-                    raise BudgetClosedError(
-                        "the budget is closed, so nothing can be charged to it."
-                    )
+                    raise BudgetClosedError("the budget is closed. Start a new one.")
                 yield connection
         except sqlite3.DatabaseError as error:
+            _refuse_locked(error)
             raise BudgetClosedError(
                 "the budget is closed or its store is gone or damaged, so nothing can be charged to it. Keep the with block "
                 "open around all fits, or give the budget a path that stays."
@@ -196,7 +196,7 @@ class PrivacyBudget:
         BudgetExceededError
             If all charges with this one would cost more than the limit; nothing is entered.
         BudgetClosedError
-            If the budget was closed or its store is gone.
+            If the budget was closed, or its store is gone or locked.
         InvalidParameterError
             If the adjacency or the unit is another one.
         """
@@ -327,6 +327,11 @@ def charge_to(
             f"budget must be a PrivacyBudget or None; found {type(budget).__name__}. Pass PrivacyBudget(epsilon)."
         )
     budget.charge(event, label=label, adjacency=adjacency, unit=unit)
+
+
+def _refuse_locked(error: sqlite3.DatabaseError) -> None:
+    if "locked" in str(error):
+        raise BudgetClosedError("the budget is locked. Try again when the other fit has ended.")
 
 
 def _remove_folder(folder: str, pid: int) -> None:

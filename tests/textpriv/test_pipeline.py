@@ -354,7 +354,7 @@ def test_wrong_options_are_refused_when_the_pipeline_is_made(form, folder):
             form(folder, **changes)
     with pytest.raises(PolicyError, match="unknown action 'forget'"):
         form(folder, policy={"number": "forget"})
-    with pytest.raises(TypeError, match="verbs"):
+    with pytest.raises(PolicyError, match="no class 'verbs'; there are unknown, number"):
         form(folder, policy={"verbs": "drop"})
     with pytest.raises(ConfigValidationError):
         form(folder, epsilom=3.0)

@@ -81,7 +81,7 @@ class PrivateForm:
         self.vocab = nlp.vocab
         self.options = options
         self._language = nlp.lang or "en"
-        self._policy = TokenPolicy(**(options.policy or {}))
+        self._policy = TokenPolicy.of(options.policy or {})
         self._annotations = self.annotations(carry)
         name = str(options.index or f"{BUILTIN}{self._language}")
         is_builtin = name.startswith(BUILTIN)

@@ -6,6 +6,7 @@ released as written. The statement names every class that is not drawn as not pr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -125,6 +126,14 @@ class TokenPolicy:
                 )
         if self.case not in ("lower", "keep"):
             raise PolicyError(f"unknown case {self.case!r}; use 'lower' or 'keep'.")
+
+    @classmethod
+    def of(cls, choices: Mapping[str, str]) -> TokenPolicy:
+        """Return the policy of some choices by class, as settings hold them."""
+        for name in choices:
+            if name not in (*CLASSES, "case"):
+                raise PolicyError(f"no class {name!r}; there are {', '.join(CLASSES)} and case.")
+        return cls(**choices)
 
     def to_dict(self) -> dict[str, str]:
         """Return the choices by class."""

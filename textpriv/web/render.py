@@ -48,8 +48,13 @@ def render(doc: Doc) -> Rendering:
     Raises
     ------
     TextprivError
-        For a Doc that is not private: its raw words are never shown.
+        For a Doc that is not private: its raw words are never shown. Also for what is no Doc.
     """
+    from spacy import tokens
+
+    if not isinstance(doc, tokens.Doc):
+        found = type(doc).__name__
+        raise TextprivError(f"render shows one Doc of spaCy, found {found}. Give it one.")
     record = doc._.textpriv if doc.has_extension("textpriv") else None
     if record is None:
         raise TextprivError(

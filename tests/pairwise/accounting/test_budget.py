@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from pairwise.errors import (
     UnsupportedEventError,
 )
 from pairwise.noise.release import PlannedRelease
+from textpriv.ledger import store
 
 
 def test_charges_add_up_until_the_limit_and_the_refused_draw_nothing():
@@ -186,6 +188,21 @@ def test_store_of_another_budget_at_the_path_is_refused(tmp_path):
     connection.close()
     with pytest.raises(BudgetClosedError):
         budget.charge(gaussian_event(20.0))
+
+
+def test_locked_store_is_named_as_locked_and_nothing_is_charged(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_PATIENCE", 0.01)
+    path = tmp_path / "account.sqlite"
+    budget = PrivacyBudget(1.0, path=path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        for use in (
+            lambda: budget.charge(gaussian_event(20.0)),
+            lambda: PrivacyBudget(1.0, path=path),
+        ):
+            with pytest.raises(BudgetClosedError, match=r"locked\. Try again when"):
+                use()
+    assert budget.charges == ()
 
 
 def test_limits_are_fixed():

@@ -139,6 +139,12 @@ def test_a_raw_doc_is_refused_and_not_shown():
     assert "zanzibar" not in str(refused.value)
 
 
+@pytest.mark.parametrize("given", ["zanzibar", ["zanzibar"], None])
+def test_what_is_no_doc_is_refused_and_not_shown(given):
+    with pytest.raises(TextprivError, match=f"one Doc of spaCy, found {type(given).__name__}"):
+        textpriv.render(given)
+
+
 def test_an_empty_document_is_shown_as_such_by_itself(index):
     page = textpriv.render(doc_of(index, ""))
     assert "no tokens" in page
