@@ -58,12 +58,17 @@ def batches(count: int) -> list[list[Record]]:
     return found
 
 
-def released(given, recipe: PrivatizerSettings, workers=1) -> tuple[list[list[str]], Counter[str]]:
-    texts, tokens = [], Counter()
+def results_of(given, recipe: PrivatizerSettings, workers: int):
+    """Release batches in workers, whether or not this process can be copied."""
     release = BatchRelease(recipe.build(), COLUMNS)
     known = release.privatizer.fingerprint
     other = partial(release_records, recipe, COLUMNS, known, False)
-    for done in mapped(given, release.rows, workers, other):
+    return mapped(given, release.rows, workers, other)
+
+
+def released(given, recipe: PrivatizerSettings, workers=1) -> tuple[list[list[str]], Counter[str]]:
+    texts, tokens = [], Counter()
+    for done in results_of(given, recipe, workers):
         texts.append(done.texts)
         tokens += Counter(done.tokens)
     return texts, tokens
@@ -119,12 +124,10 @@ def test_a_pool_of_copies_releases_what_one_process_does(folder):
 
 
 def test_a_batch_that_cannot_be_read_or_drawn_is_told_in_its_place(folder):
-    release = BatchRelease(settings(folder).build(), COLUMNS)
     wrong = {"a text": [Record(["good"], "a"), Record([5], "b")], "a name": [Record(["good"], "")]}
     for match, records in wrong.items():
         given = [*batches(2), records, *batches(1)]
-        results = mapped(given, release.rows, 2)
-        with contextlib.closing(results):
+        with contextlib.closing(results_of(given, settings(folder), 2)) as results:
             assert len([next(results), next(results)]) == 2
             with pytest.raises(DocumentError, match=match) as told:
                 next(results)
@@ -144,9 +147,8 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monk
 
 
 def test_a_worker_that_dies_is_told_with_what_to_do(folder):
-    release = BatchRelease(settings(folder).build(), COLUMNS)
     # Closed here: a pool that the garbage collector ends, whenever it runs, may wait for ever.
-    with contextlib.closing(mapped(batches(40), release.rows, 2)) as results:
+    with contextlib.closing(results_of(batches(40), settings(folder), 2)) as results:
         next(results)
         for worker in active_children():
             os.kill(worker.pid, signal.SIGKILL)
