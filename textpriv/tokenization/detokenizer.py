@@ -41,9 +41,8 @@ class PrivateTokens:
     words: list[str]
     spaces: list[bool]  # for each token, whether a blank follows
     outputs: NDArray[np.int32]  # word ids of the drawn tokens, -1 for the others
-    counts: dict[
-        str, int
-    ]  # of tokens by class: sampled, masked, kept ones by class, and typed spans by kind
+    # Of tokens: sampled, masked, kept ones by class, and typed spans by kind
+    counts: dict[str, int]
     spans: dict[int, str]  # the kind of each token that is a typed span
 
     @property
