@@ -271,9 +271,8 @@ class _AuditedMechanism:
         # A few draws in a thousand that are released as they are change each word's counts too little to be seen there.
         stays = np.exp(np.diagonal(rows))
         order = np.argsort(stays, kind="stable")
-        means = np.cumsum(stays[order]) / np.arange(
-            1, len(order) + 1
-        )  # of the words that stay least
+        # The means over the words that stay least.
+        means = np.cumsum(stays[order]) / np.arange(1, len(order) + 1)
         tried = np.unique(np.linspace(1, len(order), 12).astype(int)).tolist()
         leak, words = min((smallest_excess(_DRAWS * n, float(means[n - 1])), n) for n in tried)
         self.leaks.append(leak)

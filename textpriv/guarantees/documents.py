@@ -35,9 +35,7 @@ class DocumentPair:
     """How well the outputs of two documents can be distinguished."""
 
     words: int  # in which the documents differ
-    total: (
-        float  # the sum of the largest losses, in nats, with what rounding in the sampler may add
-    )
+    total: float  # sum of the largest losses, in nats, and of what rounding in the sampler adds
     distance: float  # the largest one between two words that differ
     grid: float  # nats to which losses were rounded
     _upper: Any

@@ -252,9 +252,8 @@ def threshold(plan: GaussianPlan, delta: float) -> float:
 class NoisySums:
     """The released sums, which are all that is kept of private texts. Everything made of them is as private as they are."""
 
-    words: NDArray[
-        np.float32
-    ]  # sums of word parts, of shape (rows, V); row ``class * cells + cell``
+    # Sums of word parts, of shape (rows, V); row ``class * cells + cell``
+    words: NDArray[np.float32]
     rows: NDArray[np.float64]  # noisy numbers of records, of shape (rows,)
     lengths: NDArray[np.float64]  # the same by length, of bins that begin at ``EDGES``
     classes: tuple[Label, ...]
